@@ -1,0 +1,200 @@
+"""Write token shards in MDS, the file format of mosaicml-streaming. `docs/formats/mds.md` says every byte.
+
+    raw shard = num_samples u32 | offsets u32[num_samples + 1] | config JSON | samples
+    sample    = datum_bytes u32 | ndim and width u8 | num_tokens u8, u16 or u32 | tokens
+
+One document is one sample with one column, `tokens`. Everything here works on a whole shard at once: the documents
+of a shard arrive as one flat array of tokens and an array of lengths, and no Python runs per document or per token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import DamageError
+
+INDEX: Final = "index.json"
+COLUMN: Final = "tokens"
+FORMAT_VERSION: Final = 2
+MAX_RAW_BYTES: Final = 2**32 - 1  # offsets are uint32, and the last one is the size of the file
+
+# One axis, so the byte is `1 << 2 | code`, where 2**code is the width of the length that follows.
+HEAD_BYTES: Final = 5  # datum_bytes u32 and the axis byte
+AXIS_BYTE: Final = {1: 0b100, 2: 0b101, 4: 0b110}
+
+Tokens: TypeAlias = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+Lengths: TypeAlias = npt.NDArray[np.int64]
+
+
+def token_dtype(vocab_size: int) -> str:
+    """The smallest of uint16 and uint32 that holds every id below `vocab_size`."""
+    return "uint16" if vocab_size <= 2**16 else "uint32"
+
+
+def config_bytes(dtype: str, shard_bytes: int) -> bytes:
+    """The JSON inside every shard. It does not say how the file is compressed: it lies under the compression."""
+    return json.dumps(_config(dtype, shard_bytes, compression="none"), sort_keys=True).encode()
+
+
+def length_width(lengths: Lengths) -> Lengths:
+    """Bytes in which each sample writes its number of tokens: 1, 2 or 4."""
+    return np.where(lengths < 2**8, 1, np.where(lengths < 2**16, 2, 4)).astype(np.int64)
+
+
+def sample_bytes(lengths: Lengths, dtype: str) -> Lengths:
+    """Size of each sample in the shard, without its 4-byte entry in the offset table."""
+    return HEAD_BYTES + length_width(lengths) + lengths * np.dtype(dtype).itemsize
+
+
+def overhead_bytes(num_documents: int, dtype: str, shard_bytes: int) -> int:
+    """Size of everything in a raw shard that is not a sample."""
+    return 4 + 4 * (num_documents + 1) + len(config_bytes(dtype, shard_bytes))
+
+
+def encode_shard(tokens: Tokens, lengths: Lengths, shard_bytes: int) -> bytes:
+    """One raw shard.
+
+    Args:
+        tokens: uint16 or uint32 [sum of lengths], the documents one after another.
+        lengths: int64 [documents], each at least 1.
+        shard_bytes: what the caller aimed at; recorded in the shard, not enforced here.
+    """
+    num_documents, dtype = len(lengths), tokens.dtype.name
+    if num_documents == 0 or int(lengths.min()) < 1 or int(lengths.sum()) != len(tokens):
+        raise ValueError(
+            "a shard holds one document or more, each of one token or more, and exactly their tokens"
+        )
+    widths, config = length_width(lengths), config_bytes(dtype, shard_bytes)
+    offsets = np.empty(num_documents + 1, np.int64)
+    offsets[0] = 4 + 4 * (num_documents + 1) + len(config)
+    np.cumsum(sample_bytes(lengths, dtype), out=offsets[1:])
+    offsets[1:] += offsets[0]
+    if offsets[-1] > MAX_RAW_BYTES:
+        raise ValueError(f"a shard of {int(offsets[-1]):,} bytes does not fit the 32-bit offsets of MDS")
+
+    file = np.empty(int(offsets[-1]), np.uint8)
+    file[:4] = np.array([num_documents], "<u4").view(np.uint8)
+    file[4 : offsets[0] - len(config)] = offsets.astype("<u4").view(np.uint8)
+    file[offsets[0] - len(config) : offsets[0]] = np.frombuffer(config, np.uint8)
+
+    # Heads and tokens alternate through the rest of the file; each kind is scattered in one masked assignment.
+    itemsize = tokens.dtype.itemsize
+    runs = np.stack([HEAD_BYTES + widths, lengths * itemsize], axis=1).ravel()
+    is_token = np.repeat(np.tile([False, True], num_documents), runs)
+    samples = file[offsets[0] :]
+    samples[is_token] = np.ascontiguousarray(tokens, tokens.dtype.newbyteorder("<")).view(np.uint8)
+    samples[~is_token] = _sample_heads(lengths, widths, itemsize)
+    return file.tobytes()
+
+
+def _sample_heads(lengths: Lengths, widths: Lengths, itemsize: int) -> npt.NDArray[np.uint8]:
+    """The heads of all samples, one after another, each 6, 7 or 9 bytes."""
+    heads = np.empty((len(lengths), HEAD_BYTES + 4), np.uint8)
+    heads[:, :4] = (1 + widths + lengths * itemsize).astype("<u4").view(np.uint8).reshape(-1, 4)
+    heads[:, 4] = np.select([widths == width for width in AXIS_BYTE], list(AXIS_BYTE.values()))
+    heads[:, 5:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return heads[np.arange(HEAD_BYTES + 4) < (HEAD_BYTES + widths)[:, None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexEntry:
+    """One shard as `index.json` describes it; `stored` is (name, bytes, sha256) of the compressed file, if there is one."""
+
+    name: str
+    raw_bytes: int
+    raw_sha256: str
+    documents: int
+    stored: tuple[str, int, str] | None = None
+
+
+def encode_index(entries: Sequence[IndexEntry], *, dtype: str, shard_bytes: int, compression: str) -> bytes:
+    """`index.json`, which mosaicml-streaming reads first; `compression` is "none" or "zstd:LEVEL"."""
+    config = _config(dtype, shard_bytes, compression)
+    shards = [
+        config
+        | {
+            "samples": entry.documents,
+            "raw_data": _file(entry.name, entry.raw_bytes, entry.raw_sha256),
+            "zip_data": None if entry.stored is None else _file(*entry.stored),
+        }
+        for entry in entries
+    ]
+    return json.dumps({"shards": shards, "version": FORMAT_VERSION}, sort_keys=True).encode() + b"\n"
+
+
+def check_shard(
+    raw: bytes | memoryview, *, dtype: str, shard_bytes: int, vocab_size: int, where: str
+) -> Lengths:
+    """Hold a raw shard written by `encode_shard` to its format and return the length of each document.
+
+    Raises DamageError, beginning with `where`, at the first field that cannot be.
+    """
+
+    def require(condition: bool | np.bool_, problem: str) -> None:
+        if not condition:
+            raise DamageError(
+                f"{where}: {problem}; the shard is not as it was written, restore or rebuild it"
+            )
+
+    data = np.frombuffer(raw, np.uint8)
+    config = config_bytes(dtype, shard_bytes)
+    require(len(data) >= 8, f"{len(data)} bytes, too short for a shard")
+    num_documents = int(data[:4].view("<u4")[0])
+    begin = 4 + 4 * (num_documents + 1) + len(config)
+    require(
+        num_documents > 0 and begin <= len(data),
+        f"{num_documents:,} documents do not fit {len(data):,} bytes",
+    )
+    offsets = data[4 : begin - len(config)].view("<u4").astype(np.int64)
+    require(
+        data[begin - len(config) : begin].tobytes() == config,
+        "the configuration inside the shard is another one",
+    )
+    sizes = np.diff(offsets)
+    require(offsets[0] == begin and offsets[-1] == len(data), "the offset table does not span the file")
+    require(bool((sizes > HEAD_BYTES).all()), "the offset table does not ascend")
+
+    starts = offsets[:-1]
+    datum_bytes = data[starts[:, None] + np.arange(4)].view("<u4").ravel()
+    require(bool((datum_bytes == sizes - 4).all()), "a sample's size differs from the offset table")
+    codes = data[starts + 4].astype(np.int64)
+    require(bool(np.isin(codes, list(AXIS_BYTE.values())).all()), "a sample is not an array of one axis")
+    widths = np.left_shift(1, codes & 3)
+    itemsize = np.dtype(dtype).itemsize
+    lengths: Lengths = (sizes - HEAD_BYTES - widths) // itemsize
+    require(bool((sample_bytes(lengths, dtype) == sizes).all()), "a sample is not a whole number of tokens")
+    is_token = np.repeat(
+        np.tile([False, True], num_documents),
+        np.stack([sizes - lengths * itemsize, lengths * itemsize], 1).ravel(),
+    )
+    samples = data[begin:]
+    require(
+        np.array_equal(samples[~is_token], _sample_heads(lengths, widths, itemsize)),
+        "a sample's number of tokens is wrong",
+    )
+    largest = int(samples[is_token].view(np.dtype(dtype).newbyteorder("<")).max())
+    require(largest < vocab_size, f"token id {largest:,} in a vocabulary of {vocab_size:,}")
+    return lengths
+
+
+def _config(dtype: str, shard_bytes: int, compression: str) -> dict[str, Any]:
+    return {
+        "column_encodings": [f"ndarray:{dtype}"],
+        "column_names": [COLUMN],
+        "column_sizes": [None],
+        "compression": None if compression == "none" else compression,
+        "format": "mds",
+        "hashes": ["sha256"],
+        "size_limit": shard_bytes,
+        "version": FORMAT_VERSION,
+    }
+
+
+def _file(name: str, num_bytes: int, sha256: str) -> dict[str, Any]:
+    return {"basename": name, "bytes": num_bytes, "hashes": {"sha256": sha256}}
