@@ -1,0 +1,225 @@
+"""The only way bytes enter or leave: one root, local or any fsspec URI, whole or absent.
+
+A local write goes to a temporary name, is synced, renamed, and its directory synced. On an object store one
+put of the whole object gives the same promise. Names are relative to the root and cannot leave it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from headrace.errors import InputError, MissingExtra
+from headrace.manifests.names import checked_name
+
+_TEMPORARY = ".tmp-"
+_EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
+
+
+def redact(uri: str) -> str:
+    """`uri` without user, password, query or fragment: safe to print, log and store."""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", uri, re.DOTALL)
+    if not match:
+        return uri
+    scheme, rest = match.groups()
+    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def is_remote(uri: str) -> bool:
+    """Whether `uri` names an fsspec location rather than a local path (`file://` is local)."""
+    scheme, separator, _ = uri.partition("://")
+    return bool(separator) and scheme not in ("file", "local")
+
+
+def sync_directory(path: Path) -> None:
+    """Makes a rename inside `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a local file whole or not at all, durably."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{path.name}"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+class Store:
+    """A dataset's or a job's root. Safe to share between threads and to pickle to a spawned process."""
+
+    def __init__(self, uri: str | os.PathLike[str]) -> None:
+        uri = os.fspath(uri)
+        if not uri:
+            raise InputError("an empty path was given where a directory or a URI was expected")
+        self.is_local = not is_remote(uri)
+        if self.is_local:
+            uri = re.sub(r"^(file|local)://", "", uri)
+        self.uri = uri.rstrip("/") or "/"
+        self._filesystem: Any = None
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        return (Store, (self.uri,))
+
+    def __repr__(self) -> str:
+        return f"Store({redact(self.uri)!r})"
+
+    def describe(self, name: str = "") -> str:
+        """The place in words for a message: no credentials."""
+        return redact(f"{self.uri}/{name}" if name else self.uri)
+
+    def local_path(self, name: str = "") -> Path:
+        """The local path of `name` (the root for an empty name)."""
+        if not self.is_local:
+            raise InputError(f"{self.describe(name)} is not on this machine's file system")
+        return Path(self.uri) / checked_name(name, self.describe()) if name else Path(self.uri)
+
+    def exists(self, name: str) -> bool:
+        if self.is_local:
+            return self.local_path(name).is_file()
+        with self._translated(name):
+            return bool(self._fs().isfile(self._key(name)))
+
+    def size(self, name: str) -> int:
+        """Bytes stored under `name`; raises `FileNotFoundError`."""
+        if self.is_local:
+            return self.local_path(name).stat().st_size
+        with self._translated(name):
+            return int(self._fs().size(self._key(name)))
+
+    def read(self, name: str) -> bytes:
+        if self.is_local:
+            return self.local_path(name).read_bytes()
+        with self._translated(name):
+            return cast(bytes, self._fs().cat_file(self._key(name)))
+
+    def open(self, name: str) -> BinaryIO:
+        """A seekable file for reading."""
+        if self.is_local:
+            return open(self.local_path(name), "rb")
+        with self._translated(name):
+            return cast(BinaryIO, self._fs().open(self._key(name), "rb"))
+
+    def download(self, name: str, path: Path) -> None:
+        """Copies `name` to the local file `path` in bounded memory; the caller checks what arrived."""
+        if self.is_local:
+            shutil.copyfile(self.local_path(name), path)
+            return
+        with self._translated(name):
+            self._fs().get_file(self._key(name), str(path))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Stores `data` under `name`, replacing what was there: whole or absent, durable on return."""
+        if self.is_local:
+            write_whole(self.local_path(name), data)
+            return
+        with self._translated(name):
+            self._fs().pipe_file(self._key(name), data)
+
+    def upload(self, path: Path, name: str) -> None:
+        """`write` for a finished local file. A local store takes the file over (it is gone afterwards)."""
+        if not self.is_local:
+            with self._translated(name):
+                self._fs().put_file(str(path), self._key(name))
+            return
+        target = self.local_path(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{target.name}"
+        try:
+            try:
+                os.rename(path, temporary)
+            except OSError:  # another file system
+                shutil.copyfile(path, temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(target.parent)
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Every stored name that starts with `prefix` (a directory, or empty for all), sorted; no temporaries."""
+        if self.is_local:
+            root = Path(self.uri)
+            base = self.local_path(prefix)
+            found = (p.relative_to(root).as_posix() for p in base.rglob("*") if p.is_file())
+        else:
+            with self._translated(prefix):
+                root_key = self._key("")
+                keys = self._fs().find(self._key(prefix) if prefix else root_key)
+            strip = self._fs()._strip_protocol(root_key).rstrip("/") + "/"
+            found = (key.removeprefix(strip) for key in keys)
+        return sorted(name for name in found if _TEMPORARY not in name)
+
+    def remove(self, name: str) -> None:
+        """Removes `name`; absent is fine."""
+        if self.is_local:
+            self.local_path(name).unlink(missing_ok=True)
+            return
+        with self._translated(name):
+            try:
+                self._fs().rm_file(self._key(name))
+            except FileNotFoundError:
+                pass
+
+    def clean_temporaries(self) -> None:
+        """Removes what a killed writer left under a temporary name (local stores; call under the job's lock)."""
+        if self.is_local and Path(self.uri).is_dir():
+            for path in Path(self.uri).rglob(f"{_TEMPORARY}*"):
+                path.unlink(missing_ok=True)
+
+    def _key(self, name: str) -> str:
+        return f"{self.uri}/{checked_name(name, self.describe())}" if name else self.uri
+
+    def _fs(self) -> Any:
+        if self._filesystem is None:
+            import fsspec
+
+            scheme = self.uri.partition("://")[0]
+            try:
+                self._filesystem = fsspec.filesystem(scheme, **_options(scheme))
+            except ImportError:
+                package, extra = _EXTRAS.get(scheme, (f"for {scheme}://", scheme))
+                raise MissingExtra(package, extra, f"reading {scheme}:// URIs") from None
+            except ValueError:
+                raise InputError(f"{self.describe()}: no file system is known for {scheme}://") from None
+        return self._filesystem
+
+    @contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        """Turns a client's failure into an error without its request (URLs and headers may carry secrets)."""
+        try:
+            yield
+        except (FileNotFoundError, InputError, MissingExtra):
+            raise
+        except (OSError, ValueError, RuntimeError) as error:
+            kind = type(error).__name__
+            detail = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else kind
+            raise InputError(f"{self.describe(name)}: the store answered with an error ({detail})") from None
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    if scheme in ("s3", "s3a"):
+        # Listings must show what another process just wrote; short retries are the store's business, not ours.
+        return {"use_listings_cache": False, "skip_instance_cache": True}
+    return {}

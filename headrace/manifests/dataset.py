@@ -1,0 +1,164 @@
+"""A tokenized dataset's manifest: a small JSON head beside the Parquet shard table (docs/formats/dataset.md).
+
+The head is written last; a directory without one is not a dataset. Its SHA-256 is the dataset's version.
+`content_hash` is narrower: it pins the token stream and nothing else, and is what training plans refer to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from headrace.errors import InputError
+from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
+from headrace.manifests.names import checked_name
+from headrace.manifests.shard_table import ShardTable
+
+MANIFEST = "manifest.json"
+SHARDS = "shards.parquet"
+FORMAT = "headrace.dataset"
+VERSION = 1
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerId:
+    """Which tokenizer made the ids, and what it was told.
+
+    sha256: of the tokenizer file, a copy of which lies in the dataset. vocab_size: one more than the largest
+    id, added tokens included. bos/eos: the token put before/after every document, or None. special_tokens:
+    how text that spells a special token is read; "as-text" is the only policy yet.
+    """
+
+    sha256: str
+    name: str
+    library: str
+    vocab_size: int
+    bos: str | None
+    bos_id: int | None
+    eos: str | None
+    eos_id: int | None
+    special_tokens: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """rows = documents + rejected, always (law 5). text_bytes: UTF-8 bytes of the kept documents."""
+
+    rows: int
+    documents: int
+    rejected: int
+    tokens: int
+    text_bytes: int
+    shards: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetManifest:
+    """The head. `files` holds every published file but the shards, their lineage and the head itself."""
+
+    tokenizer: TokenizerId
+    dtype: str
+    compression: str
+    shard_bytes: int
+    counts: Counts
+    rejects: dict[str, int]
+    config: dict[str, Any]
+    inputs: dict[str, Any]
+    shards_digest: str
+    content_hash: str
+    files: dict[str, FileEntry]
+    software: dict[str, str]
+    parent: str | None = field(default=None)
+
+    def to_bytes(self) -> bytes:
+        return pretty_json({"format": FORMAT, "version": VERSION, **asdict(self)})
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 (hex) of the bytes on disk: the dataset's version."""
+        return sha256_hex(self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> DatasetManifest:
+        """Raises `InputError` for another format or version, missing, unknown or ill-typed entries."""
+        value = parse_json_object(data, where)
+        if value.pop("format", None) != FORMAT:
+            raise InputError(f"{where}: not a headrace dataset manifest (no format {FORMAT!r})")
+        if (version := value.pop("version", None)) != VERSION:
+            raise InputError(
+                f"{where}: dataset format version {version!r}; this headrace reads version {VERSION}"
+            )
+        _exact_keys(cls, value, where)
+        try:
+            files = {
+                checked_name(name, where): _build(FileEntry, entry, f"{where}: files")
+                for name, entry in value.pop("files").items()
+            }
+            manifest = cls(
+                tokenizer=_build(TokenizerId, value.pop("tokenizer"), f"{where}: tokenizer"),
+                counts=_build(Counts, value.pop("counts"), f"{where}: counts"),
+                files=files,
+                **value,
+            )
+        except (TypeError, AttributeError) as error:
+            raise InputError(f"{where}: an entry has the wrong type ({error})") from None
+        manifest._check(where)
+        return manifest
+
+    def _check(self, where: str) -> None:
+        if self.dtype not in ("uint16", "uint32"):
+            raise InputError(f"{where}: dtype {self.dtype!r}; expected uint16 or uint32")
+        counts = asdict(self.counts)
+        for name, count in {**counts, "vocab_size": self.tokenizer.vocab_size, **self.rejects}.items():
+            if type(count) is not int or count < 0:
+                raise InputError(f"{where}: {name} is {count!r}; expected a count")
+        if self.counts.rows != self.counts.documents + self.counts.rejected:
+            raise InputError(
+                f"{where}: {self.counts.rows:,} rows are not {self.counts.documents:,} documents + "
+                f"{self.counts.rejected:,} rejected; the manifest is refused"
+            )
+        if SHARDS not in self.files:
+            raise InputError(f"{where}: lists no {SHARDS}; the manifest is refused")
+
+
+def content_hash(tokenizer: TokenizerId, dtype: str, table: ShardTable) -> str:
+    """The identity of a token stream: tokenizer, document frame, dtype and the raw shards in order.
+
+    Compressing the shards again, or writing their lineage anew, leaves it as it is.
+    """
+    return sha256_hex(
+        canonical_json(
+            {
+                "tokenizer": tokenizer.sha256,
+                "bos_id": tokenizer.bos_id,
+                "eos_id": tokenizer.eos_id,
+                "special_tokens": tokenizer.special_tokens,
+                "dtype": dtype,
+                "shards": table.content_digest,
+            }
+        )
+    )
+
+
+def _exact_keys(kind: Any, value: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: expected an object, found {type(value).__name__}")
+    expected = {f.name for f in fields(kind)}
+    if set(value) != expected:
+        missing, unknown = sorted(expected - set(value)), sorted(set(value) - expected)
+        raise InputError(
+            f"{where}: missing entries {missing}, unknown entries {unknown}; the file is refused"
+        )
+
+
+def _build(kind: type[_T], value: Any, where: str) -> _T:
+    _exact_keys(kind, value, where)
+    return kind(**value)
