@@ -1,0 +1,2 @@
+class VisionDataset:
+    """Base class of streaming's image datasets; never instantiated here."""

@@ -1,0 +1,2 @@
+class BatchFeature(dict[str, object]):
+    """Only ever asked about with isinstance."""

@@ -1,0 +1,2 @@
+class BatchEncoding(dict[str, object]):
+    """Only ever asked about with isinstance."""
