@@ -1,0 +1,9 @@
+"""Hot loops, each beside the slow reference that defines it.
+
+jit.py       how loops are compiled (numba, cached on disk, GIL released)
+mix.py       64-bit mixing and key derivation
+feistel.py   keyed permutation of [0, n) computed for one index
+lattice.py   which source a (lane, position) draws from, and how often it was drawn before
+locate.py    sample id -> (source, epoch, position): the order, in one pass over a batch of ids
+gather.py    document index of an MDS shard, and token rows with their document boundaries
+"""
