@@ -29,7 +29,9 @@ class SourceConfig(Section):
     def _no_secret(cls, uri: str) -> str:
         # The resolved configuration is saved with the run, so what stands here will be read by others.
         if redact(uri) != uri:
-            raise ValueError("holds a credential; credentials come from the environment, not from a run's configuration")
+            raise ValueError(
+                "holds a credential; credentials come from the environment, not from a run's configuration"
+            )
         return uri
 
 
@@ -39,8 +41,8 @@ class DataConfig(Section):
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     sequence_length: PositiveInt
     seed: int = Field(default=0, ge=0, lt=2**63)
-    lanes: PositiveInt | None = None
-    window: PositiveInt | None = None
+    lanes: PositiveInt = 960
+    window: PositiveInt = 8192
     mask_document_labels: bool = True
 
 
@@ -155,7 +157,9 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, where: str) -> Run
     """`load_config` of a text; `where` names it in errors."""
     values = _parse_yaml(text, where)
     if not isinstance(values, dict):
-        raise UsageError(f"{where}: expected sections such as `data:` and `model:`, found {type(values).__name__}")
+        raise UsageError(
+            f"{where}: expected sections such as `data:` and `model:`, found {type(values).__name__}"
+        )
     for override in overrides:
         _apply(values, override)
     problems = [_unknown(path) for path in _prune_unknown(values, RunConfig)]
@@ -164,7 +168,9 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, where: str) -> Run
     except ValidationError as error:
         problems += [_describe(item) for item in error.errors(include_url=False)]
     if problems:
-        raise UsageError(f"{where}: this configuration cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
+        raise UsageError(
+            f"{where}: this configuration cannot be used:\n" + "\n".join(f"  {p}" for p in problems)
+        )
     return config
 
 
@@ -174,7 +180,7 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 line = key_node.start_mark.line + 1
                 raise yaml.constructor.ConstructorError(None, None, f"line {line}: {key!r} is given twice")
@@ -205,9 +211,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def _child(target: Any, key: str, override: str) -> Any:
-    child = (
-        target[_index(target, key, override)] if isinstance(target, list) else target.setdefault(key, {})
-    )
+    child = target[_index(target, key, override)] if isinstance(target, list) else target.setdefault(key, {})
     if child is None and isinstance(target, dict):  # `optimizer:` with nothing under it
         child = target[key] = {}
     if not isinstance(child, (dict, list)):
@@ -260,19 +264,18 @@ def _leaves(value: Any, path: str) -> list[str]:
     return [path]
 
 
-def _known(section: type[Section] = RunConfig, prefix: str = "") -> Iterator[str]:
+def _known(section: type[Section], prefix: str = "") -> Iterator[str]:
     for name, field in section.model_fields.items():
         inner = _sections(field.annotation)
         if inner is None:
             yield f"{prefix}{name}"
-        elif inner is field.annotation:
-            yield from _known(inner, f"{prefix}{name}.")
         else:
-            yield from _known(inner, f"{prefix}{name}.0.")
+            place = "" if isinstance(field.annotation, type) else ".0"  # a section, or a list of them
+            yield from _known(inner, f"{prefix}{name}{place}.")
 
 
 def _unknown(path: str) -> str:
-    nearest = difflib.get_close_matches(path, _known(), n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(path, _known(RunConfig), n=1, cutoff=0.6)
     return f"{path}: unknown key" + (f"; did you mean {nearest[0]}?" if nearest else "")
 
 

@@ -24,7 +24,7 @@ class Context:
     @classmethod
     def of(cls, documents: Documents, by: Rotation, dtype: torch.dtype) -> Context:
         needs_mask = not has_varlen(documents.boundaries.device, dtype)
-        return cls(documents, by, documents.mask_BTT() if needs_mask else None)
+        return cls(documents, by, documents.mask() if needs_mask else None)
 
 
 def has_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -47,7 +47,9 @@ def attend(q_BTHC: Tensor, k_BTGC: Tensor, v_BTGC: Tensor, context: Context) -> 
     from torch.nn.attention.varlen import varlen_attn
 
     documents, repeats = context.documents, H // k_BTGC.shape[2]
-    k_BTHC, v_BTHC = (x.repeat_interleave(repeats, dim=2) for x in (k_BTGC, v_BTGC))  # no GQA there in torch 2.11
+    k_BTHC, v_BTHC = (
+        x.repeat_interleave(repeats, dim=2) for x in (k_BTGC, v_BTGC)
+    )  # no GQA there in torch 2.11
     out_NHC = varlen_attn(
         q_BTHC.reshape(B * T, H, C),
         k_BTHC.reshape(B * T, H, C),
@@ -79,7 +81,5 @@ class Attention(nn.Module):
             projection(x_BTD).unflatten(-1, (-1, self.channels))
             for projection in (self.query, self.key, self.value)
         )
-        out_BTHC = attend(
-            rotate(q_BTHC, context.rotation), rotate(k_BTGC, context.rotation), v_BTGC, context
-        )
+        out_BTHC = attend(rotate(q_BTHC, context.rotation), rotate(k_BTGC, context.rotation), v_BTGC, context)
         return self.output(out_BTHC.flatten(-2))  # type: ignore[no-any-return]

@@ -81,5 +81,7 @@ class ModelConfig(Section):
                 f"a head has {self.channels} channels; rotary positions turn pairs, so it must be even"
             )
         if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"num_heads {self.num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}")
+            raise ValueError(
+                f"num_heads {self.num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}"
+            )
         return self

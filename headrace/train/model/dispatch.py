@@ -36,7 +36,7 @@ class _Permute(torch.autograd.Function):
         return x_ND[slots_S // k]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_SD: Tensor) -> tuple[Tensor, None, None, None]:
         (places_S,) = ctx.saved_tensors
         return grad_SD[places_S].unflatten(0, (-1, ctx.k)).sum(dim=1), None, None, None
@@ -49,7 +49,7 @@ class _Combine(torch.autograd.Function):
         return torch.einsum("nkd,nk->nd", _by_token(y_SD, places_S, weights_NK), weights_NK.to(y_SD.dtype))
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_ND: Tensor) -> tuple[Tensor, Tensor, None, None]:
         y_SD, weights_NK, slots_S, places_S = ctx.saved_tensors
         weights_S1 = weights_NK.flatten()[slots_S, None].to(grad_ND.dtype)
@@ -65,11 +65,11 @@ def _by_token(y_SD: Tensor, places_S: Tensor, weights_NK: Tensor) -> Tensor:
 def permute(x_ND: Tensor, order: Order) -> Tensor:
     """[S, D]: the token of each slot, in expert order. Backward gathers and sums a token's K slots."""
     k = order.slots_S.numel() // max(x_ND.shape[0], 1)
-    result: Tensor = _Permute.apply(x_ND, order.slots_S, order.places_S, k)  # type: ignore[no-untyped-call]
+    result: Tensor = _Permute.apply(x_ND, order.slots_S, order.places_S, k)
     return result
 
 
 def combine(y_SD: Tensor, weights_NK: Tensor, order: Order) -> Tensor:
     """[N, D]: for each token, the sum of its experts' outputs times `weights_NK`."""
-    result: Tensor = _Combine.apply(y_SD, weights_NK, order.slots_S, order.places_S)  # type: ignore[no-untyped-call]
+    result: Tensor = _Combine.apply(y_SD, weights_NK, order.slots_S, order.places_S)
     return result

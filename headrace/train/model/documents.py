@@ -27,15 +27,17 @@ class Documents:
     longest: int
 
     @classmethod
-    def of(cls, positions_BT: NDArray[np.int64], boundaries: NDArray[np.int32], device: torch.device) -> Documents:
+    def of(
+        cls, positions_BT: NDArray[np.int64], boundaries: NDArray[np.int32], device: torch.device
+    ) -> Documents:
         return cls(
             torch.from_numpy(positions_BT).to(device, non_blocking=True),
             torch.from_numpy(boundaries).to(device, non_blocking=True),
             int(np.diff(boundaries).max()),
         )
 
-    def mask_BTT(self) -> Tensor:
-        """True where the second token may be seen from the first: same document, not later."""
+    def mask(self) -> Tensor:
+        """[B, T, T]: true where the second token may be seen from the first: same document, not later."""
         B, T = self.positions_BT.shape
         tokens_N = torch.arange(B * T, device=self.boundaries.device, dtype=self.boundaries.dtype)
         document_BT = torch.bucketize(tokens_N, self.boundaries, right=True).view(B, T)

@@ -14,9 +14,7 @@ def grouped_matmul(x_SD: Tensor, weight_EDF: Tensor, ends_E: Tensor) -> Tensor:
     """
     if x_SD.device.type == "cpu":
         lengths = torch.diff(ends_E, prepend=ends_E.new_zeros(1)).tolist()
-        return torch.cat(
-            [x @ w for x, w in zip(x_SD.split(lengths), weight_EDF.unbind(), strict=True)]
-        )
+        return torch.cat([x @ w for x, w in zip(x_SD.split(lengths), weight_EDF.unbind(), strict=True)])
     return _grouped_mm(x_SD, weight_EDF, ends_E)
 
 

@@ -36,7 +36,8 @@ class Routing(NamedTuple):
 
 class Router(nn.Module):
     """Top-k routing in fp32. `bias_E` takes part in the choice of experts only, never in their weights; the
-    optimizer does not know it, `update_bias` moves it once a step."""
+    optimizer does not know it, `update_bias` moves it once a step.
+    """
 
     bias_E: Tensor
 

@@ -1,0 +1,97 @@
+"""Everything that can be wrong with a run before its ranks have met. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import UsageError
+from headrace.train.config import DataConfig, RunConfig
+from headrace.train.environment import Place
+from headrace.train.metrics import require_tensorboard
+
+if TYPE_CHECKING:
+    from headrace.dataeng.plan import Plan
+
+PLAN = "plan.json"
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A run that may start: its configuration, its plan, and the place of this process in it."""
+
+    config: RunConfig
+    plan: Plan
+    place: Place
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.config.run.dir)
+
+    @property
+    def rank_batch_size(self) -> int:
+        """Rows of a step on one rank."""
+        return self.config.train.global_batch_size // self.place.size
+
+
+def prepare(config: RunConfig, place: Place) -> Job:
+    """Opens the datasets, makes the plan, checks what can be checked. Every rank does the same and finds the same, so
+    that none is left waiting for one that gave up.
+
+    Raises:
+        UsageError: the configuration does not fit the data or the number of ranks; all problems, one a line.
+        MismatchError: the run directory belongs to another plan.
+    """
+    if config.metrics.tensorboard:
+        require_tensorboard()
+    plan = build_plan(config.data)
+    problems = [*_batch_problems(config, place), *_vocabulary_problems(config, plan)]
+    if problems:
+        raise UsageError("this run cannot start:\n" + "\n".join(f"  {problem}" for problem in problems))
+    saved = Path(config.run.dir) / PLAN
+    if saved.exists():
+        type(plan).load(saved).check(plan.cursor())
+    return Job(config=config, plan=plan, place=place)
+
+
+def build_plan(data: DataConfig) -> Plan:
+    """The plan that the `data` section describes."""
+    from headrace.dataeng.plan import Plan
+    from headrace.dataeng.source import PlanSource
+
+    return Plan.create(
+        [PlanSource.open(source.uri, weight=source.weight, name=source.name) for source in data.sources],
+        sequence_length=data.sequence_length,
+        seed=data.seed,
+        lanes=data.lanes,
+        window=data.window,
+        mask_document_labels=data.mask_document_labels,
+    )
+
+
+def _batch_problems(config: RunConfig, place: Place) -> list[str]:
+    found, rows = config.train.global_batch_size, config.train.micro_batch_size
+    unit = place.size * rows
+    if found % unit == 0:
+        return []
+    below, above = found // unit * unit, (found // unit + 1) * unit
+    valid = f"{below} or {above}" if below else f"{above}"
+    return [
+        (
+            f"train.global_batch_size: {found} rows do not split evenly; {place.size} ranks with micro-batches of {rows} "
+            f"need a multiple of {unit}: use {valid}, or another train.micro_batch_size"
+        )
+    ]
+
+
+def _vocabulary_problems(config: RunConfig, plan: Plan) -> list[str]:
+    if config.model.vocab_size >= plan.vocab_size:
+        return []
+    return [
+        (
+            f"model.vocab_size: {config.model.vocab_size:,}, but the datasets hold ids up to {plan.vocab_size - 1:,}; "
+            f"use {plan.vocab_size} or more"
+        )
+    ]

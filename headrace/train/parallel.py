@@ -1,0 +1,96 @@
+"""The processes of a job, and how a model is spread over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import Tensor, distributed
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from headrace.train.environment import Place
+from headrace.train.model.transformer import Block, Transformer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """A process among the others, once they have met."""
+
+    rank: int
+    size: int
+    device: torch.device
+    mesh: DeviceMesh
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over ranks of a tensor on `device`, in place, the same bits on every rank."""
+        distributed.all_reduce(values)
+        return values
+
+    def agree(self, values: list[int]) -> list[int]:
+        """Rank 0's integers, on every rank; all give a list of the same length."""
+        held = torch.tensor(values, dtype=torch.int64)
+        distributed.broadcast(held, src=0)
+        return held.tolist()
+
+    def gather(self, value: object) -> list[object]:
+        """Every rank's value, in rank order, on every rank. Also a barrier."""
+        values: list[object] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def joined(place: Place, *, timeout_seconds: int) -> Iterator[World]:
+    """Meets the other ranks; a world of one goes the same way.
+
+    No collective waits longer than `timeout_seconds`: a rank whose peer has died or hangs raises, and its exit makes
+    torchrun end the others.
+    """
+    on_cuda = torch.cuda.is_available()
+    device = torch.device("cuda", place.local_rank) if on_cuda else torch.device("cpu")
+    if on_cuda:
+        torch.cuda.set_device(device)
+    if place.launched and os.environ.get("MASTER_ADDR") in ("localhost", "127.0.0.1", "::1"):
+        # Without it gloo binds to what the host name resolves to; restarts on one machine then fail to connect.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if Path("/sys/class/net/lo").exists() else "lo0")
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_cuda else "gloo",
+        rank=place.rank,
+        world_size=place.size,
+        store=None if place.launched else HashStore(),
+        timeout=timedelta(seconds=timeout_seconds),
+        device_id=device if on_cuda else None,
+    )
+    try:
+        mesh = init_device_mesh(device.type, (place.size,), mesh_dim_names=("data",))
+        yield World(rank=place.rank, size=place.size, device=device, mesh=mesh)
+    finally:
+        distributed.destroy_process_group()
+
+
+def is_half(precision: str, device: torch.device) -> bool:
+    """Whether a run with this `train.precision` computes in bf16 on `device`."""
+    return precision == "bf16" or (precision == "auto" and device.type == "cuda")
+
+
+def shard(model: Transformer, mesh: DeviceMesh, *, half: bool) -> None:
+    """Spreads parameters, gradients and optimizer state over `mesh`, block by block (ZeRO-3).
+
+    Parameters stay fp32; with `half`, blocks compute in bf16 and gradients are reduced in fp32. Routers then form
+    groups of their own, kept in fp32: a token's experts must not depend on a rounded gate.
+    """
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+    exact = MixedPrecisionPolicy(torch.float32, torch.float32, cast_forward_inputs=False)
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        if half:
+            fully_shard(block.moe.router, mesh=mesh, mp_policy=exact)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
