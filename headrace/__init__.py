@@ -39,7 +39,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.dataeng.dataset import Dataset
     from headrace.dataeng.loader import Batch, Loader
-    from headrace.dataeng.plan import Plan, PlanSource
+    from headrace.dataeng.plan import Plan
+    from headrace.dataeng.source import PlanSource
     from headrace.errors import HeadraceError
     from headrace.manifests.cursor import Cursor
 
@@ -52,7 +53,7 @@ _HOMES = {
     "HeadraceError": "headrace.errors",
     "Loader": "headrace.dataeng.loader",
     "Plan": "headrace.dataeng.plan",
-    "PlanSource": "headrace.dataeng.plan",
+    "PlanSource": "headrace.dataeng.source",
 }
 
 __all__ = ["Batch", "Cursor", "Dataset", "HeadraceError", "Loader", "Plan", "PlanSource", "__version__"]

@@ -8,6 +8,7 @@ shared memory and file locks behind that have no place in a test process.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ def main(directory: str, output: str) -> None:
     indexed = [dataset[i]["tokens"] for i in range(len(dataset))]
     assert all((a == b).all() for a, b in zip(iterated, indexed, strict=True))
     found = {
-        "version": streaming.__version__,
+        "version": importlib.metadata.version("mosaicml-streaming"),
         "file": streaming.__file__,
         "shards": len(dataset.shards),
         "dtypes": sorted({tokens.dtype.name for tokens in indexed}),
