@@ -37,8 +37,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.dataeng.batch import Batch
     from headrace.dataeng.dataset import Dataset
-    from headrace.dataeng.loader import Batch, Loader
+    from headrace.dataeng.loader import Loader
     from headrace.dataeng.plan import Plan
     from headrace.dataeng.source import PlanSource
     from headrace.errors import HeadraceError
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Batch": "headrace.dataeng.loader",
+    "Batch": "headrace.dataeng.batch",
     "Cursor": "headrace.manifests.cursor",
     "Dataset": "headrace.dataeng.dataset",
     "HeadraceError": "headrace.errors",
