@@ -57,5 +57,6 @@ def tokenize_corpus(directory: Path, *arguments: str, num_documents: int = 200) 
         *arguments,
         source,
     ]
+    command += [*arguments, str(source)]
     subprocess.run([sys.executable, "-m", "headrace", *command], check=True, timeout=120)
     return dataset

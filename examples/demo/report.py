@@ -46,7 +46,7 @@ class Series:
 def loss_plot(series: Sequence[Series]) -> str:
     """An inline SVG with steps to the right and loss upwards."""
     points = [(row["step"], row["loss"]) for each in series for row in each.rows]
-    last = max(max(step for step, _ in points), 1)
+    last = max(1, *(step for step, _ in points))
     low, high = min(loss for _, loss in points), max(loss for _, loss in points)
     room = max(high - low, 1e-9)
 
