@@ -27,7 +27,6 @@ from headrace.train.signals import StopRequest
 from headrace.train.step import Stepper
 
 
-@record  # a rank that fails tells torchrun why
 def train(config: RunConfig) -> int:
     """Trains `config` to its last step, from the newest whole checkpoint of its run directory if there is one.
 
@@ -36,6 +35,11 @@ def train(config: RunConfig) -> int:
     Raises:
         HeadraceError: with the reason, on the rank that found it; the others end too, within the collective timeout.
     """
+    record(_train)(config)  # a rank that fails tells torchrun why
+    return 0
+
+
+def _train(config: RunConfig) -> None:
     place = Place.from_environment()
     job = prepare(config, place)
     stop = StopRequest(launched=place.launched)
@@ -48,7 +52,6 @@ def train(config: RunConfig) -> int:
             stack.enter_context(run_lock(job.directory))
         world.gather(None)  # nobody reads the run directory before it is ours
         _run(job, world, stop)
-    return 0
 
 
 def _run(job: Job, world: World, stop: StopRequest) -> None:

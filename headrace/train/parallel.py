@@ -33,12 +33,6 @@ class World:
         distributed.all_reduce(values)
         return values
 
-    def agree(self, values: list[int]) -> list[int]:
-        """Rank 0's integers, on every rank; all give a list of the same length."""
-        held = torch.tensor(values, dtype=torch.int64)
-        distributed.broadcast(held, src=0)
-        return held.tolist()
-
     def gather(self, value: object) -> list[object]:
         """Every rank's value, in rank order, on every rank. Also a barrier."""
         values: list[object] = [None] * self.size

@@ -13,7 +13,7 @@ from headrace.train.metrics import MetricsLog, StepMetrics
 from headrace.train.step import StepResult
 
 if TYPE_CHECKING:
-    from headrace.dataeng.loader import Batch
+    from headrace.dataeng.batch import Batch
 
 
 class Recorder:

@@ -19,7 +19,7 @@ from headrace.train.optimizer import apply_gradients, gradient_norm, learning_ra
 from headrace.train.parallel import World
 
 if TYPE_CHECKING:
-    from headrace.dataeng.loader import Batch
+    from headrace.dataeng.batch import Batch
 
 _LOW = (1 << 32) - 1
 

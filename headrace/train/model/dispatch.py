@@ -46,7 +46,8 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y_SD: Tensor, weights_NK: Tensor, slots_S: Tensor, places_S: Tensor) -> Tensor:
         ctx.save_for_backward(y_SD, weights_NK, slots_S, places_S)
-        return torch.einsum("nkd,nk->nd", _by_token(y_SD, places_S, weights_NK), weights_NK.to(y_SD.dtype))
+        y_NKD = _by_token(y_SD, places_S, weights_NK)
+        return torch.einsum("nkd,nk->nd", y_NKD, weights_NK.to(y_SD.dtype))
 
     @staticmethod
     @once_differentiable
@@ -59,7 +60,8 @@ class _Combine(torch.autograd.Function):
 
 
 def _by_token(y_SD: Tensor, places_S: Tensor, weights_NK: Tensor) -> Tensor:
-    return y_SD[places_S].unflatten(0, weights_NK.shape)
+    gathered_SD = y_SD[places_S]
+    return gathered_SD.view(*weights_NK.shape, y_SD.shape[1])
 
 
 def permute(x_ND: Tensor, order: Order) -> Tensor:

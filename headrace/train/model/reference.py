@@ -16,8 +16,8 @@ def moe_reference(moe: MoE, x_BTD: Tensor) -> Tensor:
     for x_D in x_BTD.flatten(0, 1):
         logits_E = router.gate_ED @ x_D
         scores_E = logits_E.softmax(0) if config.scores == "softmax" else logits_E.sigmoid()
-        chosen = sorted(range(config.num_experts), key=lambda e: -float(scores_E[e] + router.bias_E[e]))
-        chosen = chosen[: config.experts_per_token]
+        ranked = (scores_E.detach() + router.bias_E).tolist()
+        chosen = sorted(range(config.num_experts), key=lambda e: -ranked[e])[: config.experts_per_token]
         total = sum((scores_E[e] for e in chosen), start=torch.zeros_like(scores_E[0]))
         y_D = torch.zeros_like(x_D)
         for e in chosen:
