@@ -47,16 +47,14 @@ def tokenize_corpus(directory: Path, *arguments: str, num_documents: int = 200) 
     tokenizer = make_tokenizer(texts, directory / "tokenizer.json")
     dataset = directory / "dataset"
     command = [
+        sys.executable,
+        "-m",
+        "headrace",
         "tokenize",
         "--out",
-        dataset,
+        str(dataset),
         "--tokenizer",
-        tokenizer,
-        "--id-column",
-        "id",
-        *arguments,
-        source,
+        str(tokenizer),
     ]
-    command += [*arguments, str(source)]
-    subprocess.run([sys.executable, "-m", "headrace", *command], check=True, timeout=120)
+    subprocess.run([*command, "--id-column", "id", *arguments, str(source)], check=True, timeout=120)
     return dataset
