@@ -14,6 +14,9 @@ from headrace.kernels.jit import njit
 from headrace.kernels.mix import mix64, mix64_reference
 
 ROUNDS = 8
+# A few bits need more: at 8 rounds the 120 permutations of 5 differ by 28 % in frequency, at 24 they pass chi-squared.
+SMALL_ROUNDS = 24
+_SMALL_BITS = np.uint64(10)
 _ROUND_STEP = np.uint64(0xD1B54A32D192ED03)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
@@ -30,6 +33,7 @@ def permute(index: np.uint64, size: np.uint64, key: np.uint64) -> np.uint64:
         bits += _ONE
         rest >>= _ONE
     right = bits - (bits >> _ONE)
+    pairs = ROUNDS // 2 if bits >= _SMALL_BITS else SMALL_ROUNDS // 2
     mask_left = (_ONE << (bits >> _ONE)) - _ONE
     mask_right = (_ONE << right) - _ONE
     x = index
@@ -37,7 +41,7 @@ def permute(index: np.uint64, size: np.uint64, key: np.uint64) -> np.uint64:
         a = x >> right
         b = x & mask_right
         round_key = key
-        for _ in range(ROUNDS // 2):
+        for _ in range(pairs):
             round_key += _ROUND_STEP
             a ^= mix64(mix64(b ^ round_key)) & mask_left
             round_key += _ROUND_STEP
@@ -62,11 +66,12 @@ def permute_reference(index: int, size: int, key: int) -> int:
         return 0
     bits = (size - 1).bit_length()
     left, right = bits // 2, bits - bits // 2
+    rounds = ROUNDS if bits >= _SMALL_BITS else SMALL_ROUNDS
     x = index
     while True:
         halves = [x >> right, x & ((1 << right) - 1)]
         widths = [left, right]
-        for step in range(ROUNDS):
+        for step in range(rounds):
             turn = step % 2
             round_key = (key + (step + 1) * 0xD1B54A32D192ED03) % (1 << 64)
             halves[turn] ^= _mix_twice(halves[1 - turn] ^ round_key) & ((1 << widths[turn]) - 1)
