@@ -58,7 +58,7 @@ def _run(job: Job, world: World, stop: StopRequest) -> None:
     from headrace.dataeng.loader import Loader
 
     config = job.config
-    model = _build_model(config, world)
+    model = build_model(config, world)
     optimizer = build_optimizer(model, config.optimizer)
     state = training_state(model, optimizer)
     checkpoints = Checkpoints(job.directory / "checkpoints", world, keep=config.train.keep_checkpoints)
@@ -115,7 +115,7 @@ def _run(job: Job, world: World, stop: StopRequest) -> None:
             recorder.close()
 
 
-def _build_model(config: RunConfig, world: World) -> Transformer:
+def build_model(config: RunConfig, world: World) -> Transformer:
     """The model, sharded, with its first weights; no rank ever holds all of it."""
     with torch.device("meta"):
         model = Transformer(config.model)

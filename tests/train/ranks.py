@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import socket
 import traceback
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def on_ranks(world_size: int, function: Callable[..., T], *args: Any, timeout: f
             process.kill()
     failures = [text for ok, text in results if not ok]
     assert not failures, "\n".join(failures)
-    return [value for _, value in results]
+    return [pickle.loads(value) for _, value in results]
 
 
 def free_port() -> int:
@@ -64,6 +65,8 @@ def _main(
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     place = Place(rank=rank, local_rank=rank, size=size, launched=True)
     try:
-        pipe.send((True, function(place, *args)))
+        result = function(place, *args)
+        # Plain pickle: torch's own would send tensors as memory shared with a process that is about to end.
+        pipe.send((True, pickle.dumps(result)))
     except BaseException:  # noqa: BLE001 - told to the test, which fails with it
         pipe.send((False, f"rank {rank}:\n{traceback.format_exc()}"))
