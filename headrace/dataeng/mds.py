@@ -28,7 +28,7 @@ MAX_RAW_BYTES: Final = 2**32 - 1  # offsets are uint32, and the last one is the 
 HEAD_BYTES: Final = 5  # datum_bytes u32 and the axis byte
 AXIS_BYTE: Final = {1: 0b100, 2: 0b101, 4: 0b110}
 
-Tokens: TypeAlias = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+Tokens: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]  # uint16 or uint32
 Lengths: TypeAlias = npt.NDArray[np.int64]
 
 

@@ -1,0 +1,83 @@
+"""`headrace VERB ...`: one file a verb, of which only the one that was asked for is imported."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+from headrace.errors import HeadraceError
+
+# In the order in which a dataset meets them. Each is a module here with HELP, add_arguments(parser) and run(args) -> int.
+VERBS: Final = {
+    "tokenize": "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest",
+    "verify": "check every byte, count and name of a dataset against its manifest",
+    "inspect": "show what is in a dataset: counts, lengths, sources, rejects, one document decoded",
+    "plan": "fix the order of every sample, or say what an order will cost to read",
+    "train": "train a mixture-of-experts model on a stream of tokens",
+    "trace": "name the documents behind a step or a sample",
+    "audit": "prove from a run's ledger that no sample was missed or repeated",
+}
+INTERRUPTED: Final = 130
+
+_EPILOG = """\
+exit codes: 0 fine; 1 what was checked is not right; 2 bad usage or input; 3 a worker or rank died;
+130 interrupted; 143 terminated
+
+example:
+  headrace tokenize --out corpus/ --tokenizer tokenizer.json books/*.parquet
+  headrace verify corpus/"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb and returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verb = arguments[0] if arguments else ""
+    if verb not in VERBS:
+        return _no_verb(arguments)
+    module = import_module(f"headrace.cli.{verb}")
+    parser = argparse.ArgumentParser(
+        prog=f"headrace {verb}",
+        description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return _run(module, parser.parse_args(arguments[1:]))
+
+
+def _no_verb(arguments: list[str]) -> int:
+    from headrace import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="headrace",
+        description="The channel that carries tokens to a trainer.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"headrace {__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", title="verbs", required=True)
+    for name, text in VERBS.items():
+        verbs.add_parser(name, help=text)
+    parser.parse_args(arguments)  # prints help or the error, and exits
+    raise AssertionError(arguments)
+
+
+def _run(module: ModuleType, args: argparse.Namespace) -> int:
+    try:
+        code: int = module.run(args)
+        sys.stdout.flush()
+        return code
+    except HeadraceError as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `| head` does. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

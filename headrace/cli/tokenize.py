@@ -1,0 +1,176 @@
+"""`headrace tokenize`: from files of documents to a dataset."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.manifests.dataset import DatasetManifest
+
+HELP = "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest"
+
+EXAMPLE = """\
+SOURCE is a file, a directory, a quoted glob or an fsspec URI such as s3://bucket/corpus. The order given is the order
+of the dataset; directories and globs are sorted by name.
+
+A job that was interrupted or killed is continued by the same command, and gives the same bytes as one that was not,
+with any --workers. --workers, --max-rejects, --on-damage, --progress and --json do not change a byte.
+
+examples:
+  headrace tokenize --out corpus/ --tokenizer tokenizer.json --workers 8 books/ 'web/*.parquet'
+  headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
+      --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/
+
+exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
+2 bad usage or input; 3 a worker died; 130 interrupted; 143 terminated"""
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM: like Ctrl-C, but with its own exit code."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLE
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="what to tokenize, in this order")
+    parser.add_argument("--out", required=True, metavar="URI", help="directory or fsspec URI of the dataset")
+    parser.add_argument("--tokenizer", required=True, metavar="FILE", help="a tokenizer.json")
+    parser.add_argument(
+        "--text-column", metavar="NAME", help="column or feature (default: text, content, ...)"
+    )
+    parser.add_argument("--id-column", metavar="NAME", help="column or feature with the document id")
+    parser.add_argument(
+        "--eos", default="auto", metavar="auto|none|TOKEN", help="token after each document (default: auto)"
+    )
+    parser.add_argument(
+        "--bos", default="none", metavar="none|TOKEN", help="token before each document (default: none)"
+    )
+    parser.add_argument(
+        "--shard-bytes", type=_bytes, default=64 << 20, metavar="N", help="size of a shard (default: 64M)"
+    )
+    parser.add_argument(
+        "--compression", default="none", metavar="none|zstd[:LEVEL]", help="of shards (default: none)"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument(
+        "--max-rejects",
+        type=float,
+        default=0.01,
+        metavar="FRACTION",
+        help="publish only if no more rows than this were rejected (default: 0.01)",
+    )
+    parser.add_argument(
+        "--on-damage",
+        choices=["stop", "quarantine"],
+        default="stop",
+        help="what to do about damaged row groups and records: stop (default), or reject their rows",
+    )
+    parser.add_argument("--progress", choices=["auto", "live", "plain", "none"], default="auto")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    from headrace.cli.progress import reporter
+    from headrace.tokenize.config import Execution, TokenizeConfig
+    from headrace.tokenize.pipeline import tokenize
+
+    config = TokenizeConfig(
+        text_column=args.text_column,
+        id_column=args.id_column,
+        bos=args.bos,
+        eos=args.eos,
+        shard_bytes=args.shard_bytes,
+        compression="zstd:3" if args.compression == "zstd" else args.compression,
+    )
+    show = reporter(args.progress)
+    execution = Execution(
+        workers=args.workers if args.workers is not None else _num_cores(),
+        max_rejects=args.max_rejects,
+        quarantine_damage=args.on_damage == "quarantine",
+        on_progress=show,
+    )
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        outcome = tokenize(
+            args.sources, tokenizer=args.tokenizer, out=args.out, config=config, execution=execution
+        )
+    except (KeyboardInterrupt, _TerminatedError) as error:
+        show.close()
+        print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)
+        return 130 if isinstance(error, KeyboardInterrupt) else 143
+    finally:
+        show.close()
+    if args.json:
+        _print_json(outcome.manifest, outcome.already_complete, outcome.ignored)
+        return 0
+    if outcome.ignored:
+        names = ", ".join(outcome.ignored[:5]) + (" ..." if len(outcome.ignored) > 5 else "")
+        print(f"passed over {len(outcome.ignored):,} files that are not data: {names}", file=sys.stderr)
+    print(_table(outcome.manifest, args.out, outcome.already_complete))
+    return 0
+
+
+def _on_sigterm(_number: int, _frame: Any) -> None:
+    raise _TerminatedError
+
+
+def _num_cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of bytes such as 67108864 or 64M")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _print_json(manifest: DatasetManifest, already_complete: bool, ignored: tuple[str, ...]) -> None:
+    import json
+    from dataclasses import asdict
+
+    print(
+        json.dumps(
+            {
+                "manifest": manifest.hash,
+                "content_hash": manifest.content_hash,
+                "already_complete": already_complete,
+                "counts": asdict(manifest.counts),
+                "rejects": manifest.rejects,
+                "ignored_files": list(ignored),
+            },
+            indent=1,
+            sort_keys=True,
+        )
+    )
+
+
+def _table(manifest: DatasetManifest, out: str, already_complete: bool) -> str:
+    from headrace.dataeng.storage import redact
+
+    counts, eos = manifest.counts, manifest.tokenizer.eos
+    rejects = ", ".join(f"{count:,} {reason}" for reason, count in manifest.rejects.items())
+    rows = [
+        ("dataset", f"{redact(out)}{' (was already complete)' if already_complete else ''}"),
+        ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
+        ("rejected", rejects or "none"),
+        ("text", f"{counts.text_bytes:,} bytes"),
+        (
+            "tokens",
+            f"{counts.tokens:,} ({manifest.dtype}, {counts.text_bytes / counts.tokens:.2f} bytes a token)",
+        ),
+        ("shards", f"{counts.shards:,} (compression {manifest.compression})"),
+        (
+            "tokenizer",
+            f"{manifest.tokenizer.name}, each document ends with {eos!r}" if eos else manifest.tokenizer.name,
+        ),
+        ("manifest", manifest.hash),
+    ]
+    return "\n".join(f"{name:10} {value}" for name, value in rows)

@@ -1,0 +1,149 @@
+"""Where each document of a shard came from: a Parquet file beside it, one row a document, in the shard's order.
+
+Training never reads it; tracing, verification and takedown do. `docs/formats/lineage.md` says every column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import DamageError
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("row_group", pa.int32()),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("byte_offset", pa.int64()),
+        pa.field("text_bytes", pa.int64(), nullable=False),
+        pa.field("tokens", pa.int64(), nullable=False),
+        pa.field("text_hash", pa.binary(16), nullable=False),
+    ]
+)
+REJECTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("row_group", pa.int32()),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("byte_offset", pa.int64()),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+
+def text_hash(text: bytes) -> bytes:
+    """The first 16 bytes of the SHA-256 of the text's UTF-8 bytes."""
+    return hashlib.sha256(text).digest()[:16]
+
+
+@dataclass(slots=True)
+class LineageColumns:
+    """Lineage in the making: one entry a document in each list, named as in SCHEMA."""
+
+    document_id: list[str | None] = field(default_factory=list)
+    source: list[str] = field(default_factory=list)
+    row_group: list[int | None] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    byte_offset: list[int | None] = field(default_factory=list)
+    text_bytes: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    text_hash: list[bytes] = field(default_factory=list)
+
+    def add(
+        self,
+        *,
+        document_id: str | None,
+        source: str,
+        row_group: int | None,
+        row: int,
+        byte_offset: int | None,
+        text_bytes: int,
+        tokens: int,
+        text_hash: bytes,
+    ) -> None:
+        self.document_id.append(document_id)
+        self.source.append(source)
+        self.row_group.append(row_group)
+        self.row.append(row)
+        self.byte_offset.append(byte_offset)
+        self.text_bytes.append(text_bytes)
+        self.tokens.append(tokens)
+        self.text_hash.append(text_hash)
+
+    def extend(self, other: LineageColumns, begin: int, end: int) -> None:
+        """Appends the documents `begin` to `end` (exclusive) of `other`."""
+        for name in SCHEMA.names:
+            getattr(self, name).extend(getattr(other, name)[begin:end])
+
+    def to_parquet(self) -> bytes:
+        return encode({name: getattr(self, name) for name in SCHEMA.names}, SCHEMA)
+
+
+@dataclass(slots=True)
+class RejectColumns:
+    """Rejects in the making: one entry a rejected row in each list, named as in REJECTS_SCHEMA."""
+
+    source: list[str] = field(default_factory=list)
+    row_group: list[int | None] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    byte_offset: list[int | None] = field(default_factory=list)
+    reason: list[str] = field(default_factory=list)
+
+    def add(self, source: str, row_group: int | None, row: int, byte_offset: int | None, reason: str) -> None:
+        self.source.append(source)
+        self.row_group.append(row_group)
+        self.row.append(row)
+        self.byte_offset.append(byte_offset)
+        self.reason.append(reason)
+
+    def describe(self, index: int) -> str:
+        """One reject in words."""
+        group, offset = self.row_group[index], self.byte_offset[index]
+        place = f"row {self.row[index]:,}" if group is None else f"row group {group}, row {self.row[index]:,}"
+        if offset is not None:
+            place = f"record {self.row[index]:,} at byte {offset:,}"
+        return f"{self.source[index]}: {place}: {self.reason[index]}"
+
+    def to_parquet(self) -> bytes:
+        return encode({name: getattr(self, name) for name in REJECTS_SCHEMA.names}, REJECTS_SCHEMA)
+
+
+def encode(columns: dict[str, list[Any]], schema: Any) -> bytes:
+    """A Parquet file: the same bytes for the same values and version of pyarrow; page checksums on."""
+    arrays = [pa.array(columns[column.name], column.type) for column in schema]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=schema),
+        sink,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=["source"] + (["reason"] if "reason" in schema.names else []),
+        row_group_size=1 << 17,
+        write_page_checksum=True,
+        store_schema=False,
+    )
+    return bytes(sink.getvalue())
+
+
+def read_lineage(data: bytes, where: str, columns: list[str] | None = None) -> Any:
+    """The lineage of a shard as a pyarrow Table with SCHEMA (or only `columns` of it).
+
+    Raises DamageError if `data` is not a lineage file.
+    """
+    wanted = columns if columns is not None else SCHEMA.names
+    schema = pa.schema([SCHEMA.field(name) for name in wanted])
+    try:
+        table = pq.read_table(pa.BufferReader(data), columns=wanted, page_checksum_verification=True)
+        table = table.select(wanted).cast(schema)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise DamageError(
+            f"{where}: not a lineage file ({type(error).__name__}); restore or rebuild the dataset"
+        ) from None
+    return table

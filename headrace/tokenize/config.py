@@ -1,0 +1,75 @@
+"""What a tokenization job is told: one type for what decides the bytes, one for what only decides the speed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import UsageError
+
+ALGORITHM_VERSION: Final = 1  # grows whenever the same inputs and configuration would give other bytes
+MIN_SHARD_BYTES: Final = 1 << 10
+MAX_SHARD_BYTES: Final = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizeConfig:
+    """All of it enters the job's identity."""
+
+    text_column: str | None = None  # None: the first known name that the files have
+    id_column: str | None = None
+    bos: str = "none"
+    eos: str = "auto"
+    shard_bytes: int = 64 << 20  # of raw shard
+    compression: str = "none"  # or "zstd:LEVEL"
+
+    def __post_init__(self) -> None:
+        if not MIN_SHARD_BYTES <= self.shard_bytes <= MAX_SHARD_BYTES:
+            raise UsageError(
+                f"--shard-bytes {self.shard_bytes:,}: expected {MIN_SHARD_BYTES:,} to {MAX_SHARD_BYTES:,}"
+            )
+        match = re.fullmatch(r"none|zstd:(\d{1,2})", self.compression)
+        if match is None or (match[1] and not 1 <= int(match[1]) <= 22):
+            raise UsageError(f"--compression {self.compression!r}: expected none, zstd or zstd:1 to zstd:22")
+
+    @property
+    def zstd_level(self) -> int | None:
+        return None if self.compression == "none" else int(self.compression.removeprefix("zstd:"))
+
+    @property
+    def unit_bytes(self) -> int:
+        """Text in a work unit. Text is about twice its tokens in uint16, so a unit fills about one shard."""
+        return 2 * self.shard_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """Where a job stands; the counts include what open units have done so far."""
+
+    units_done: int
+    units_total: int
+    rows: int
+    documents: int
+    rejected: int
+    tokens: int
+    text_bytes: int
+    total_text_bytes: int  # an estimate, from the plan
+    resumed_text_bytes: int  # of them, done by an earlier run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """None of it changes a published byte."""
+
+    workers: int = 1
+    max_rejects: float = 0.01  # of all rows; above it nothing is published
+    quarantine_damage: bool = False  # reject the rows of damaged row groups and records, rather than stop
+    on_progress: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"--workers {self.workers}: expected 1 or more")
+        if not 0 <= self.max_rejects <= 1:
+            raise UsageError(f"--max-rejects {self.max_rejects}: expected a fraction from 0 to 1")

@@ -1,0 +1,142 @@
+"""What a job has finished: one small file a work unit, each written whole, on any store.
+
+    _units/job.json       the job's identity: what it reads and everything that decides its bytes
+    _units/000012.json    unit 12 is done: its shards, lineage and rejects with their hashes, and its counts
+
+The files of a unit are stored before its record is. The journal is removed once the manifest is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from headrace.dataeng.storage import Store
+from headrace.errors import InputError, MismatchError
+from headrace.manifests.canonical import parse_json_object, pretty_json
+from headrace.manifests.shard_table import ShardRow
+
+DIRECTORY: Final = "_units"
+JOB: Final = f"{DIRECTORY}/job.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceCounts:
+    """What a unit took from one source file; `file` is its position among the sources."""
+
+    file: int
+    rows: int = 0
+    documents: int = 0
+    rejected: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredFile:
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitRecord:
+    """The outcome of one unit. `examples` are a few rejects in words, for messages."""
+
+    unit: int
+    shards: tuple[ShardRow, ...]
+    sources: tuple[SourceCounts, ...]
+    rejects: dict[str, int]
+    rejects_file: StoredFile | None
+    examples: tuple[str, ...]
+
+    def total(self, what: str) -> int:
+        """The sum of one count over the unit's sources."""
+        return sum(getattr(source, what) for source in self.sources)
+
+
+class Journal:
+    """The journal of the job in `store`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def job(self) -> dict[str, Any] | None:
+        """The identity of the job that was begun here, or None."""
+        if not self._store.exists(JOB):
+            return None
+        return parse_json_object(self._store.read(JOB), self._store.describe(JOB))
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        self._store.write(JOB, pretty_json(identity))
+
+    def write(self, record: UnitRecord) -> None:
+        self._store.write(_name(record.unit), pretty_json(asdict(record)))
+
+    def records(self) -> dict[int, UnitRecord]:
+        """Every finished unit. A record that cannot be read is as good as none: the unit is done again."""
+        found = {}
+        for name in self._store.list(DIRECTORY):
+            if name == JOB:
+                continue
+            try:
+                record = _record(parse_json_object(self._store.read(name), name))
+            except (InputError, KeyError, TypeError):
+                continue
+            if _name(record.unit) == name:
+                found[record.unit] = record
+        return found
+
+    def remove(self) -> None:
+        """Removes every trace; the job's identity goes last, so that a kill in between is repaired by a re-run."""
+        for name in self._store.list(DIRECTORY):
+            if name != JOB:
+                self._store.remove(name)
+        self._store.remove(JOB)
+        if self._store.is_local and (directory := self._store.local_path(DIRECTORY)).is_dir():
+            directory.rmdir()
+
+
+def require_same_job(found: dict[str, Any], wanted: dict[str, Any], where: str) -> None:
+    """Raises MismatchError naming every entry in which two jobs differ."""
+    differences = [
+        f"  {path}: there {_short(there)}, here {_short(here)}"
+        for path, there, here in _differences("", found, wanted)
+    ]
+    if differences:
+        raise MismatchError(
+            f"{where} holds another tokenization; nothing was changed. It differs in\n"
+            + "\n".join(differences)
+            + "\nRun the command that began it, or give another --out"
+        )
+
+
+def _differences(path: str, found: Any, wanted: Any) -> list[tuple[str, Any, Any]]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return [
+            difference
+            for key in sorted({*found, *wanted})
+            for difference in _differences(f"{path}.{key}" if path else key, found.get(key), wanted.get(key))
+        ]
+    return [] if found == wanted else [(path, found, wanted)]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _name(unit: int) -> str:
+    return f"{DIRECTORY}/{unit:06d}.json"
+
+
+def _record(value: dict[str, Any]) -> UnitRecord:
+    rejects_file = value["rejects_file"]
+    return UnitRecord(
+        unit=value["unit"],
+        shards=tuple(ShardRow(**shard) for shard in value["shards"]),
+        sources=tuple(SourceCounts(**source) for source in value["sources"]),
+        rejects=value["rejects"],
+        rejects_file=None if rejects_file is None else StoredFile(**rejects_file),
+        examples=tuple(value["examples"]),
+    )

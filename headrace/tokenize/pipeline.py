@@ -1,0 +1,276 @@
+"""`tokenize`: sources and a tokenizer in, a published dataset out.
+
+    discover ──> units ──> pool of workers ──> a record a unit ──> publish
+                              │  shards, lineage, rejects: stored one by one
+                              └─ journal: which units are done
+
+A run may end at any instant. The next one with the same arguments believes the units whose files are still what their
+records say, does the others, and publishes the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headrace.dataeng.mds import token_dtype
+from headrace.dataeng.sources.base import Columns, SourceFile
+from headrace.dataeng.sources.discover import discover
+from headrace.dataeng.sources.location import open_input
+from headrace.dataeng.storage import Store, redact
+from headrace.errors import DamageError, MismatchError
+from headrace.manifests.canonical import canonical_json, sha256_hex
+from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
+from headrace.manifests.shard_table import ShardTable
+from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, TokenizeConfig
+from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
+from headrace.tokenize.publish import Job, publish, sweep
+from headrace.tokenize.tokenizers import identify
+from headrace.tokenize.units import Unit, plan_units
+from headrace.tokenize.worker import Context, Counts, Done, Task
+
+_MAX_SLICE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What there is now: the dataset, whether it had been complete before, and files that were not data."""
+
+    manifest: DatasetManifest
+    already_complete: bool
+    ignored: tuple[str, ...]
+
+
+def tokenize(
+    places: Sequence[str], *, tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+) -> Outcome:
+    """Tokenizes `places` (files, directories, globs, URIs) with the file `tokenizer` into the dataset `out`.
+
+    Raises:
+        UsageError, InputError: before any work.
+        MismatchError: `out` holds another job, or another process is at work on it.
+        DamageError: a source is damaged, and damage is not to be quarantined; or `out` is not what it was.
+        BudgetError: nothing to publish, or too many rejects; finished units are kept.
+        WorkerError: a worker died; finished units are kept.
+    """
+    store = Store(out)
+    with open_input(tokenizer) as file:
+        tokenizer_bytes = file.read()
+    identity = identify(tokenizer_bytes, redact(tokenizer), bos=config.bos, eos=config.eos)
+    found = discover(
+        places,
+        text_column=config.text_column,
+        id_column=config.id_column,
+        slice_bytes=min(_MAX_SLICE_BYTES, config.unit_bytes),
+        allow_damage=execution.quarantine_damage,
+    )
+    job = Job(
+        sources=found.sources,
+        tokenizer=tokenizer_bytes,
+        identity=identity,
+        config=config,
+        dtype=token_dtype(identity.vocab_size),
+        resolved=_resolved(config, found.columns),
+        inputs=_inputs(found.sources),
+        software=_software(),
+    )
+    with _only_job_in(store):
+        finished = _finished(store, job)
+        if finished is not None:
+            return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
+        records = _run_units(store, job, found.columns, execution)
+        manifest = publish(store, job, records, execution.max_rejects)
+        Journal(store).remove()
+    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored)
+
+
+def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
+    return {
+        "algorithm": ALGORITHM_VERSION,
+        "text_column": columns.text,
+        "id_column": columns.id,
+        "unit_bytes": config.unit_bytes,
+    }
+
+
+def _inputs(sources: Sequence[SourceFile]) -> dict[str, Any]:
+    listing = [[source.name, source.format, source.size, source.fingerprint] for source in sources]
+    return {
+        "files": len(sources),
+        "bytes": sum(source.size for source in sources),
+        "digest": sha256_hex(canonical_json(listing)),
+    }
+
+
+def _software() -> dict[str, str]:
+    """Whatever's version may show in a published byte."""
+    import pyarrow
+    import tokenizers
+    import zstandard
+
+    from headrace import __version__
+
+    return {
+        "headrace": __version__,
+        "pyarrow": pyarrow.__version__,
+        "tokenizers": tokenizers.__version__,
+        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
+    }
+
+
+def _identity(job: Job) -> dict[str, Any]:
+    return {
+        "tokenizer": asdict(job.identity),
+        "dtype": job.dtype,
+        "compression": job.config.compression,
+        "shard_bytes": job.config.shard_bytes,
+        "config": job.resolved,
+        "inputs": job.inputs,
+        "software": job.software,
+    }
+
+
+def _finished(store: Store, job: Job) -> DatasetManifest | None:
+    """The dataset if this very job is complete here; else None, once the directory is fit for the job."""
+    journal, wanted, where = Journal(store), _identity(job), store.describe()
+    if store.exists(MANIFEST):
+        manifest = DatasetManifest.from_bytes(store.read(MANIFEST), store.describe(MANIFEST))
+        there = {name: value for name, value in asdict(manifest).items() if name in wanted}
+        require_same_job(there, wanted, where)
+        _finish_cleaning(store, journal, manifest)
+        return manifest
+    begun = journal.job()
+    if begun is not None:
+        require_same_job(begun, wanted, where)
+    elif others := store.list():
+        raise MismatchError(
+            f"{where} is not empty ({others[0]}{', ...' if len(others) > 1 else ''}) and holds no tokenization; "
+            "nothing was changed. Give a new directory with --out"
+        )
+    store.clean_temporaries()
+    if begun is None:
+        journal.begin(wanted)
+    return None
+
+
+def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) -> None:
+    """Does what a run that was killed behind its manifest had left to do, and checks that all files are there."""
+    table = ShardTable.from_parquet(store.read(SHARDS), store.describe(SHARDS))
+    expected = {name for row in table.rows() for name in (row.name, row.lineage)} | set(manifest.files)
+    if missing := sorted(expected - set(store.list())):
+        raise DamageError(
+            f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
+            f"{', ...' if len(missing) > 1 else ''}). Restore them, or remove {MANIFEST} and run the command again"
+        )
+    journal.remove()
+    sweep(store, expected)
+
+
+def _run_units(store: Store, job: Job, columns: Columns, execution: Execution) -> list[UnitRecord]:
+    from headrace.tokenize.pool import Pool
+
+    units = plan_units(job.sources, job.config.unit_bytes)
+    earlier = Journal(store).records()
+    tasks = [Task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
+    num_workers = max(1, min(execution.workers, len(tasks)))
+    context = Context(
+        store=store,
+        tokenizer=job.tokenizer,
+        identity=job.identity,
+        columns=columns,
+        config=job.config,
+        dtype=job.dtype,
+        quarantine_damage=execution.quarantine_damage,
+        parallel_tokenizer=execution.workers == 1,
+    )
+    tracker = _Tracker(units, execution)
+    records: list[UnitRecord] = []
+    if not tasks:
+        return records
+    try:
+        with Pool(num_workers, context) as pool:
+            for unit, report in pool.run(tasks):
+                if isinstance(report, Done):
+                    records.append(report.record)
+                    tracker.done(report.record, resumed=report.record == earlier.get(unit))
+                else:
+                    tracker.open(unit, report)
+    except BaseException:
+        store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
+        raise
+    return records
+
+
+def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:
+    return {file: replace(sources[file], slices=()) for file in unit.files}
+
+
+class _Tracker:
+    """Adds up what is done and what is under way."""
+
+    def __init__(self, units: Sequence[Unit], execution: Execution) -> None:
+        self._units, self._tell = units, execution.on_progress
+        self._estimate = sum(unit.text_bytes for unit in units)
+        self._done = Counts()
+        self._num_done = 0
+        self._resumed = 0
+        self._open: dict[int, Counts] = {}
+        self._report()
+
+    def done(self, record: UnitRecord, *, resumed: bool) -> None:
+        counts = Counts(**{name: record.total(name) for name in Counts.__slots__})
+        self._open.pop(record.unit, None)
+        self._done = _plus(self._done, counts)
+        self._num_done += 1
+        if resumed:
+            self._resumed += counts.text_bytes
+        self._report()
+
+    def open(self, unit: int, counts: Counts) -> None:
+        self._open[unit] = counts
+        self._report()
+
+    def _report(self) -> None:
+        if self._tell is None:
+            return
+        total = self._done
+        for counts in self._open.values():
+            total = _plus(total, counts)
+        self._tell(
+            Progress(
+                units_done=self._num_done,
+                units_total=len(self._units),
+                total_text_bytes=self._estimate,
+                resumed_text_bytes=self._resumed,
+                **asdict(total),
+            )
+        )
+
+
+def _plus(a: Counts, b: Counts) -> Counts:
+    return Counts(**{name: getattr(a, name) + getattr(b, name) for name in Counts.__slots__})
+
+
+@contextmanager
+def _only_job_in(store: Store) -> Iterator[None]:
+    """Holds a local dataset directory for one process; the kernel lets go of it however the process ends."""
+    if not store.is_local:
+        yield
+        return
+    directory = store.local_path()
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MismatchError(
+                f"{store.describe()}: another process is tokenizing into this directory; wait for it to end"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,118 @@
+"""A few spawned processes, each with one unit at a time, so that it is known what a process was doing when it died.
+
+The standard library's pool only says that it is broken. Here each worker has a pipe of its own, gets its next unit
+when it has finished one, and is watched.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+
+from headrace.errors import WorkerError
+from headrace.tokenize import worker
+from headrace.tokenize.worker import Context, Counts, Done, Failed, Task
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    task: Task | None = None
+
+
+class Pool:
+    """Runs tasks in `num_workers` processes. Use as a context manager: leaving it ends them, whatever they do."""
+
+    def __init__(self, num_workers: int, context: Context) -> None:
+        spawn = multiprocessing.get_context(
+            "spawn"
+        )  # a forked tokenizer may hold a lock of a thread that is gone
+        self._workers = []
+        for number in range(num_workers):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(
+                target=worker.main,
+                args=(theirs, context),
+                name=f"headrace-tokenize-{number}",
+                daemon=True,
+            )
+            process.start()
+            theirs.close()
+            self._workers.append(_Worker(process, ours))
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Counts | Done]]:
+        """Yields (unit, what was reported) until every task is done.
+
+        Raises:
+            HeadraceError: what a worker raised, as the same kind of error.
+            WorkerError: a worker died; the message names the files it was reading.
+        """
+        waiting = iter(tasks)
+        for each in self._workers:
+            self._give(each, next(waiting, None))
+        while busy := [each for each in self._workers if each.task is not None]:
+            ready = wait([each.connection for each in busy])
+            for each in busy:
+                if each.connection not in ready:
+                    continue
+                assert each.task is not None
+                unit = each.task.unit.index
+                try:
+                    report = each.connection.recv()
+                except (EOFError, OSError):
+                    raise WorkerError(_obituary(each)) from None
+                if isinstance(report, Failed):
+                    if report.kind is None:
+                        raise WorkerError(f"{_doing(each.task)}: a worker failed:\n{report.message}")
+                    raise report.kind(report.message)
+                if isinstance(report, Done):
+                    self._give(each, next(waiting, None))
+                yield unit, report
+
+    def _give(self, each: _Worker, task: Task | None) -> None:
+        each.task = task
+        try:
+            each.connection.send(task)
+        except OSError:  # it has died; `run` says so if it had something to do
+            if task is not None:
+                raise WorkerError(_obituary(each)) from None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in self._workers:
+            if kind is not None:
+                each.process.kill()  # nothing to save: what a unit stored is whole, and an open unit is done again
+            each.connection.close()
+        for each in self._workers:
+            each.process.join(timeout=10)
+            if each.process.is_alive():
+                each.process.kill()
+                each.process.join()
+            each.process.close()
+
+
+def _obituary(each: _Worker) -> str:
+    each.process.join(timeout=10)
+    code = each.process.exitcode
+    how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+    doing = _doing(each.task) if each.task is not None else "starting"
+    return (
+        f"{doing}: the worker process ended by {how}. Finished units are kept: the same command continues "
+        "with this one. If it was the kernel for want of memory, use fewer --workers"
+    )
+
+
+def _doing(task: Task) -> str:
+    names = [source.name for source in task.sources.values()]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more files" if len(names) > 3 else "")
+    return f"unit {task.unit.index} ({shown})"

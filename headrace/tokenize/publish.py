@@ -1,0 +1,198 @@
+"""Turn the records of all units into a dataset: tables, index, and the manifest last.
+
+Everything written here is a function of the records in unit order, so it does not matter which run, which worker or
+which machine did a unit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from headrace.dataeng.mds import INDEX, IndexEntry, encode_index
+from headrace.dataeng.sources.base import SourceFile
+from headrace.dataeng.storage import Store
+from headrace.errors import BudgetError, DamageError
+from headrace.manifests.canonical import sha256_hex
+from headrace.manifests.dataset import (
+    MANIFEST,
+    SHARDS,
+    Counts,
+    DatasetManifest,
+    FileEntry,
+    TokenizerId,
+    content_hash,
+)
+from headrace.manifests.shard_table import ShardTable
+from headrace.tokenize.config import TokenizeConfig
+from headrace.tokenize.journal import SourceCounts, UnitRecord
+from headrace.tokenize.worker import files_of
+
+SOURCES: Final = "sources.parquet"
+TOKENIZER: Final = "tokenizer.json"
+# Names of unit files; what bears one and belongs to no unit was left by an attempt that was given up.
+UNIT_FILES: Final = ("shard.", "rejects.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Everything that decides the published bytes."""
+
+    sources: tuple[SourceFile, ...]
+    tokenizer: bytes
+    identity: TokenizerId
+    config: TokenizeConfig
+    dtype: str
+    resolved: dict[str, Any]  # `config` of the manifest
+    inputs: dict[str, Any]
+    software: dict[str, str]
+
+
+def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: float) -> DatasetManifest:
+    """Checks that every row is accounted for and the budget is kept, and publishes.
+
+    Raises:
+        DamageError: rows that are neither documents nor rejects; nothing is published.
+        BudgetError: no documents, or too many rejects; nothing is published.
+    """
+    records = sorted(records, key=lambda record: record.unit)
+    totals = {name: sum(record.total(name) for record in records) for name in _COUNTED}
+    rejects = Counter[str]()
+    for record in records:
+        rejects.update(record.rejects)
+    _check_accounts(job, totals, rejects, records)
+    _check_budget(totals, rejects, records, max_rejects)
+
+    rows = [shard for record in records for shard in record.shards]
+    table = ShardTable.from_rows(rows)
+    zipped = job.config.zstd_level is not None
+    index = [
+        IndexEntry(
+            name=row.name.removesuffix(".zstd"),
+            raw_bytes=row.raw_bytes,
+            raw_sha256=row.raw_sha256,
+            documents=row.documents,
+            stored=(row.name, row.stored_bytes, row.stored_sha256) if zipped else None,
+        )
+        for row in rows
+    ]
+    contents = {
+        SHARDS: table.to_parquet(),
+        SOURCES: _source_table(job.sources, records),
+        INDEX: encode_index(
+            index, dtype=job.dtype, shard_bytes=job.config.shard_bytes, compression=job.config.compression
+        ),
+        TOKENIZER: job.tokenizer,
+    }
+    files = {name: FileEntry(bytes=len(data), sha256=sha256_hex(data)) for name, data in contents.items()}
+    for record in records:
+        if (rejected := record.rejects_file) is not None:
+            files[rejected.name] = FileEntry(bytes=rejected.bytes, sha256=rejected.sha256)
+    manifest = DatasetManifest(
+        tokenizer=job.identity,
+        dtype=job.dtype,
+        compression=job.config.compression,
+        shard_bytes=job.config.shard_bytes,
+        counts=Counts(**totals, shards=len(rows)),
+        rejects=dict(sorted(rejects.items())),
+        config=job.resolved,
+        inputs=job.inputs,
+        shards_digest=table.digest,
+        content_hash=content_hash(job.identity, job.dtype, table),
+        files=files,
+        software=job.software,
+    )
+    for name, data in contents.items():
+        store.write(name, data)
+    sweep(store, {file.name for record in records for file in files_of(record)})
+    store.write(MANIFEST, manifest.to_bytes())
+    return manifest
+
+
+_COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
+
+
+def sweep(store: Store, expected: set[str]) -> None:
+    """Removes unit files that no record knows, and temporaries of writers that were killed."""
+    store.clean_temporaries()
+    for name in store.list():
+        if name.startswith(UNIT_FILES) and name not in expected:
+            store.remove(name)
+
+
+def _check_accounts(
+    job: Job, totals: dict[str, int], rejects: Counter[str], records: Sequence[UnitRecord]
+) -> None:
+    planned = sum(source.num_rows for source in job.sources)
+    in_shards = sum(shard.documents for record in records for shard in record.shards)
+    tokens = sum(shard.tokens for record in records for shard in record.shards)
+    if (
+        planned != totals["rows"]
+        or totals["rows"] != totals["documents"] + totals["rejected"]
+        or totals["documents"] != in_shards
+        or totals["tokens"] != tokens
+        or totals["rejected"] != rejects.total()
+    ):
+        raise DamageError(
+            f"rows do not add up: {planned:,} planned, {totals['rows']:,} read, {totals['documents']:,} documents "
+            f"({in_shards:,} in shards) and {totals['rejected']:,} rejected ({rejects.total():,} by reason), "
+            f"{totals['tokens']:,} tokens ({tokens:,} in shards). Nothing is published; this is a bug in headrace"
+        )
+
+
+def _check_budget(
+    totals: dict[str, int], rejects: Counter[str], records: Sequence[UnitRecord], max_rejects: float
+) -> None:
+    seen = f"{totals['rows']:,} rows seen, {totals['documents']:,} kept, {totals['rejected']:,} rejected"
+    reasons = "".join(f"\n  {reason}: {count:,}" for reason, count in rejects.most_common())
+    examples = [example for record in records for example in record.examples][:5]
+    first = "\nThe first of them:" + "".join(f"\n  {example}" for example in examples) if examples else ""
+    if not totals["documents"]:
+        raise BudgetError(f"no document is left, so nothing is published: {seen}{reasons}{first}")
+    if totals["rejected"] > max_rejects * totals["rows"]:
+        share = totals["rejected"] / totals["rows"]
+        raise BudgetError(
+            f"{share:.2%} of the rows were rejected, over the budget of {max_rejects:.2%}, so nothing is published: "
+            f"{seen}{reasons}{first}\nThe work is kept: run the same command with --max-rejects "
+            f"{_enough(totals['rejected'], totals['rows'])} to publish it"
+        )
+
+
+def _enough(rejected: int, rows: int) -> float:
+    """The smallest budget with three decimals that covers the rejects."""
+    return -(-rejected * 1000 // rows) / 1000
+
+
+def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) -> bytes:
+    """`sources.parquet`: a row a source file, in order. docs/formats/dataset.md says every column."""
+    import pyarrow as pa
+
+    from headrace.dataeng.lineage import encode
+
+    names = [field.name for field in fields(SourceCounts) if field.name != "file"]
+    counts = {name: [0] * len(sources) for name in names}
+    for record in records:
+        for part in record.sources:
+            for name in names:
+                counts[name][part.file] += getattr(part, name)
+    text = {name: [getattr(source, name) for source in sources] for name in ("name", "format", "fingerprint")}
+    columns = {
+        "source": text["name"],
+        "format": text["format"],
+        "bytes": [source.size for source in sources],
+        "fingerprint": text["fingerprint"],
+        **counts,
+    }
+    schema = pa.schema(
+        [
+            pa.field(
+                name,
+                pa.string() if name in ("source", "format", "fingerprint") else pa.int64(),
+                nullable=False,
+            )
+            for name in columns
+        ]
+    )
+    return encode(columns, schema)

@@ -1,0 +1,47 @@
+"""Cut the inputs into work units: the same for any number of workers, and known before any of them starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.dataeng.sources.base import Slice, SourceFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """What one worker takes, finishes, or does again."""
+
+    index: int
+    slices: tuple[Slice, ...]
+
+    @property
+    def text_bytes(self) -> int:
+        """An estimate."""
+        return sum(part.text_bytes for part in self.slices)
+
+    @property
+    def files(self) -> list[int]:
+        """Positions of the source files it reads, ascending."""
+        return sorted({part.file for part in self.slices})
+
+
+def plan_units(sources: Sequence[SourceFile], unit_bytes: int) -> list[Unit]:
+    """Consecutive slices in source order, until the next one would pass `unit_bytes` of estimated text."""
+    units: list[Unit] = []
+    held: list[Slice] = []
+    held_bytes = 0
+    for part in _in_order(sources):
+        if held and held_bytes + part.text_bytes > unit_bytes:
+            units.append(Unit(index=len(units), slices=tuple(held)))
+            held, held_bytes = [], 0
+        held.append(part)
+        held_bytes += part.text_bytes
+    if held:
+        units.append(Unit(index=len(units), slices=tuple(held)))
+    return units
+
+
+def _in_order(sources: Sequence[SourceFile]) -> Iterable[Slice]:
+    for source in sources:
+        yield from source.slices
