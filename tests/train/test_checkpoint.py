@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from headrace.errors import DamageError
+from headrace.train.checkpoint import LATEST, Checkpoints
+from headrace.train.checkpoint_record import RECORD, CheckpointRecord
+from headrace.train.environment import Place
+from headrace.train.parallel import joined
+from tests.train.ranks import on_ranks
+from tests.train.tiny import tiny_config, tiny_dataset
+from tests.train.workers import Outcome, assert_same_training, take_steps
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_dataset(tmp_path_factory.mktemp("checkpoint") / "data")
+
+
+@pytest.fixture(scope="module")
+def saved(dataset: Path) -> tuple[Path, Outcome]:
+    """A checkpoint of two ranks after two steps, and the state it should hold."""
+    directory = dataset.parent / "checkpoints"
+    config = tiny_config(dataset, dataset.parent / "run")
+    return directory, on_ranks(2, save_steps, config, directory)[0]
+
+
+def save_steps(place: Place, config, directory: Path) -> Outcome:
+    return take_steps(place, config, 2, save=directory)
+
+
+def continue_from(place: Place, config, steps: int, load: Path, save: Path | None) -> Outcome:
+    return take_steps(place, config, steps, load=load, save=save)
+
+
+def test_checkpoint_of_two_ranks_continues_on_one_and_then_on_four(
+    dataset: Path, saved: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    """Weights, moments, router bias and cursor survive 2 -> 1 -> 4 ranks (C6, C12, C17)."""
+    config = tiny_config(dataset, dataset.parent / "run")
+    directory, _ = saved
+    on_one = on_ranks(1, continue_from, config, 2, directory, tmp_path)[0]
+    on_four = on_ranks(
+        4, continue_from, tiny_config(dataset, dataset.parent / "run", micro_batch_size=1), 1, tmp_path, None
+    )[0]
+    assert on_four.loaded is not None and on_four.loaded.cursor.next_sample == 32
+    straight = on_ranks(1, continue_from, config, 3, directory, None)[0]
+    assert straight.digests == on_one.digests + on_four.digests
+    assert straight.digests != saved[1].digests
+    torch.testing.assert_close(on_four.losses, straight.losses[2:], rtol=1e-5, atol=1e-5)
+    for name, tensor in straight.state.items():
+        torch.testing.assert_close(on_four.state[name], tensor, rtol=1e-5, atol=1e-5)
+
+
+def test_loading_restores_every_bit(dataset: Path, saved: tuple[Path, Outcome]) -> None:
+    config = tiny_config(dataset, dataset.parent / "run", seed=7)  # other first weights, all replaced
+    directory, expected = saved
+    for ranks in (1, 2):
+        found = on_ranks(ranks, continue_from, config, 0, directory, None)[0]
+        assert found.state.keys() == expected.state.keys()
+        assert all(torch.equal(found.state[name], tensor) for name, tensor in expected.state.items())
+
+
+def test_two_ranks_go_on_bit_for_bit(dataset: Path, saved: tuple[Path, Outcome]) -> None:
+    config = tiny_config(dataset, dataset.parent / "run")
+    go_on = on_ranks(2, continue_from, config, 2, saved[0], None)[0]
+    straight = on_ranks(2, take_steps, config, 4)[0]
+    assert (saved[1].losses + go_on.losses, saved[1].grad_norms + go_on.grad_norms) == (
+        straight.losses,
+        straight.grad_norms,
+    )
+    assert_same_training(
+        go_on,
+        Outcome(
+            state=straight.state,
+            losses=straight.losses[2:],
+            grad_norms=straight.grad_norms[2:],
+            digests=straight.digests[2:],
+            counts=straight.counts[2:],
+            loaded=None,
+        ),
+        tolerance=0,
+    )
+
+
+def test_latest_names_the_checkpoint_and_the_record_names_every_file(saved: tuple[Path, Outcome]) -> None:
+    directory, _ = saved
+    assert (directory / LATEST).read_text() == "step-00000002\n"
+    step = directory / "step-00000002"
+    record = CheckpointRecord.from_bytes((step / RECORD).read_bytes(), "here")
+    assert set(record.files) == {path.name for path in step.iterdir()} - {RECORD}
+    assert record.cursor.next_sample == 16
+    assert (record.step, record.world_size, record.global_batch_size) == (2, 2, 8)
+
+
+# One process is enough for what follows: files, not ranks, are what it is about.
+
+
+def load_tiny(directory: Path) -> tuple[int | None, dict[str, torch.Tensor]]:
+    state = {"weight": torch.zeros(64)}
+    with joined(Place(), timeout_seconds=30) as world:
+        record = Checkpoints(directory, world, keep=2).load(state, lambda record: None)
+    return (record.step if record else None), state
+
+
+@pytest.fixture
+def several(saved: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """Checkpoints of the steps 1 to 4, of which two are kept."""
+    record = CheckpointRecord.from_bytes((saved[0] / "step-00000002" / RECORD).read_bytes(), "here")
+    fields = {name: getattr(record, name) for name in CheckpointRecord.__slots__}
+    with joined(Place(), timeout_seconds=30) as world:
+        checkpoints = Checkpoints(tmp_path, world, keep=2)
+        checkpoints.clean()
+        for step in range(1, 5):
+
+            def make(files, step=step):
+                return CheckpointRecord(**{**fields, "step": step, "files": files})
+
+            checkpoints.save(step, {"weight": torch.full((64,), float(step))}, make)
+    return tmp_path
+
+
+def test_the_last_k_are_kept_and_the_newest_is_loaded(several: Path) -> None:
+    assert sorted(path.name for path in several.iterdir()) == [LATEST, "step-00000003", "step-00000004"]
+    step, state = load_tiny(several)
+    assert step == 4 and state["weight"].tolist() == [4.0] * 64
+
+
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", RECORD])
+def test_a_flipped_byte_anywhere_is_found_named_and_the_one_before_is_used(
+    name: str, several: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = several / "step-00000004" / name
+    data = bytearray(path.read_bytes())
+    for position in range(0, len(data), max(len(data) // 12, 1)):
+        changed = bytearray(data)
+        changed[position] ^= 0x10
+        path.write_bytes(changed)
+        step, state = load_tiny(several)
+        assert step == 3 and state["weight"].tolist() == [3.0] * 64
+        said = capsys.readouterr().err
+        assert "CHECKPOINT DAMAGED" in said and str(path) in said
+
+
+@pytest.mark.parametrize("change", ["truncated", "missing", "no record"])
+def test_a_checkpoint_that_lost_something_is_passed_over(change: str, several: Path) -> None:
+    path = several / "step-00000004" / (RECORD if change == "no record" else "__0_0.distcp")
+    if change == "truncated":
+        path.write_bytes(path.read_bytes()[:-3])
+    else:
+        path.unlink()
+    assert load_tiny(several)[0] == 3
+
+
+def test_when_all_are_damaged_nothing_starts_from_zero(several: Path) -> None:
+    for path in several.glob("step-*/__0_0.distcp"):
+        path.write_bytes(b"")
+    with pytest.raises(DamageError, match="step-00000003, step-00000004"):
+        load_tiny(several)
+
+
+def test_a_damaged_checkpoint_gives_way_to_its_replay_but_is_kept(several: Path) -> None:
+    record = CheckpointRecord.from_bytes((several / "step-00000004" / RECORD).read_bytes(), "here")
+    (several / "step-00000004" / "__0_0.distcp").write_bytes(b"")
+    with joined(Place(), timeout_seconds=30) as world:
+        checkpoints = Checkpoints(several, world, keep=2)
+        checkpoints.save(
+            4,
+            {"weight": torch.full((64,), 4.5)},
+            lambda files: CheckpointRecord(
+                **{name: getattr(record, name) for name in CheckpointRecord.__slots__ if name != "files"},
+                files=files,
+            ),
+        )
+    assert load_tiny(several)[1]["weight"].tolist() == [4.5] * 64
+    assert (several / "damaged-step-00000004").is_dir()
+
+
+def test_what_a_killed_writer_left_is_neither_loaded_nor_in_the_way(several: Path) -> None:
+    """A kill before the rename leaves `.tmp-…`; after it, the checkpoint counts although `latest` is old (C14)."""
+    shutil.copytree(several / "step-00000004", several / ".tmp-step-00000005")
+    assert load_tiny(several)[0] == 4
+    (several / LATEST).write_text("step-00000003\n")
+    assert load_tiny(several)[0] == 4
+    with joined(Place(), timeout_seconds=30) as world:
+        Checkpoints(several, world, keep=2).clean()
+    assert not list(several.glob(".tmp-*"))
+
+
+def test_no_checkpoint_at_all_is_a_start(tmp_path: Path) -> None:
+    assert load_tiny(tmp_path / "none")[0] is None
