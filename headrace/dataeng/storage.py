@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from headrace.errors import InputError, MissingExtra
+from headrace.errors import HeadraceError, InputError, MissingExtra
 from headrace.manifests.names import checked_name
 
 _TEMPORARY = ".tmp-"
@@ -87,11 +87,16 @@ class Store:
         """The place in words for a message: no credentials."""
         return redact(f"{self.uri}/{name}" if name else self.uri)
 
-    def local_path(self, name: str = "") -> Path:
-        """The local path of `name` (the root for an empty name)."""
+    @property
+    def local_root(self) -> Path:
+        """The root as a local path."""
         if not self.is_local:
-            raise InputError(f"{self.describe(name)} is not on this machine's file system")
-        return Path(self.uri) / checked_name(name, self.describe()) if name else Path(self.uri)
+            raise InputError(f"{self.describe()} is not on this machine's file system")
+        return Path(self.uri)
+
+    def local_path(self, name: str) -> Path:
+        """The local path of `name`."""
+        return self.local_root / checked_name(name, self.describe())
 
     def exists(self, name: str) -> bool:
         if self.is_local:
@@ -160,14 +165,13 @@ class Store:
     def list(self, prefix: str = "") -> list[str]:
         """Every stored name that starts with `prefix` (a directory, or empty for all), sorted; no temporaries."""
         if self.is_local:
-            root = Path(self.uri)
-            base = self.local_path(prefix)
+            root = self.local_root
+            base = self.local_path(prefix) if prefix else root
             found = (p.relative_to(root).as_posix() for p in base.rglob("*") if p.is_file())
         else:
             with self._translated(prefix):
-                root_key = self._key("")
-                keys = self._fs().find(self._key(prefix) if prefix else root_key)
-            strip = self._fs()._strip_protocol(root_key).rstrip("/") + "/"
+                keys = self._fs().find(self._key(prefix) if prefix else self.uri)
+            strip = self._fs()._strip_protocol(self.uri).rstrip("/") + "/"
             found = (key.removeprefix(strip) for key in keys)
         return sorted(name for name in found if _TEMPORARY not in name)
 
@@ -189,7 +193,7 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def _key(self, name: str) -> str:
-        return f"{self.uri}/{checked_name(name, self.describe())}" if name else self.uri
+        return f"{self.uri}/{checked_name(name, self.describe())}"
 
     def _fs(self) -> Any:
         if self._filesystem is None:
@@ -210,9 +214,9 @@ class Store:
         """Turns a client's failure into an error without its request (URLs and headers may carry secrets)."""
         try:
             yield
-        except (FileNotFoundError, InputError, MissingExtra):
+        except (FileNotFoundError, HeadraceError):
             raise
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - every client raises types of its own
             kind = type(error).__name__
             detail = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else kind
             raise InputError(f"{self.describe(name)}: the store answered with an error ({detail})") from None

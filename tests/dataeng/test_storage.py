@@ -1,0 +1,119 @@
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from headrace.dataeng.storage import Store, redact, write_whole
+from headrace.errors import InputError
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Every promise of a store is held by a local directory and by a real S3 server."""
+    if request.param == "local":
+        return Store(tmp_path / "root")
+    return Store(request.getfixturevalue("s3_bucket") + "/root")
+
+
+def test_what_is_written_is_read_back(store: Store) -> None:
+    store.write("a/b.bin", b"one")
+    store.write("a/b.bin", b"second")
+    assert store.read("a/b.bin") == b"second"
+    assert store.size("a/b.bin") == 6
+    assert store.exists("a/b.bin")
+    assert not store.exists("a")
+    with store.open("a/b.bin") as file:
+        file.seek(3)
+        assert file.read(2) == b"on"
+
+
+def test_absent_names_raise_file_not_found(store: Store, tmp_path: Path) -> None:
+    store.write("x", b"")
+    assert not store.exists("y")
+    for call in (store.read, store.size):
+        with pytest.raises(FileNotFoundError):
+            call("y")
+    with pytest.raises(FileNotFoundError):
+        store.download("y", tmp_path / "copy")
+    store.remove("y")
+
+
+def test_names_are_listed_sorted_and_removed(store: Store) -> None:
+    for name in ("b/2", "a", "b/1", "bb"):
+        store.write(name, b"x")
+    assert store.list() == ["a", "b/1", "b/2", "bb"]
+    assert store.list("b") == ["b/1", "b/2"]
+    store.remove("b/1")
+    assert store.list("b") == ["b/2"]
+
+
+def test_files_are_uploaded_and_downloaded(store: Store, tmp_path: Path) -> None:
+    data = os.urandom(1 << 20)
+    (tmp_path / "in").write_bytes(data)
+    store.upload(tmp_path / "in", "big.bin")
+    store.download("big.bin", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_a_store_survives_pickling(store: Store) -> None:
+    store.write("x", b"y")
+    assert pickle.loads(pickle.dumps(store)).read("x") == b"y"
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "", ".hidden"])
+def test_names_cannot_leave_the_root(store: Store, name: str) -> None:
+    for call in (store.read, store.size, store.exists, store.remove, lambda n: store.write(n, b"x")):
+        with pytest.raises(InputError, match="plain file name"):
+            call(name)
+
+
+def test_law_6_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    write_whole(target, b"old")
+    with pytest.raises(TypeError):
+        write_whole(target, "not bytes")  # type: ignore[arg-type]
+    assert target.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_law_6_what_a_killed_writer_left_is_not_listed_and_is_cleaned(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("a/f", b"x")
+    (tmp_path / "a" / ".tmp-0123-f").write_bytes(b"half")
+    assert store.list() == ["a/f"]
+    store.clean_temporaries()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://key:secret@bucket/path?token=secret#secret", "s3://bucket/path"),
+        ("https://user:secret@host:1/a/b?sig=secret", "https://host:1/a/b"),
+        ("/plain/path", "/plain/path"),
+        ("relative?x", "relative?x"),
+        ("s3://bucket", "s3://bucket"),
+    ],
+)
+def test_no_secret_of_a_uri_is_shown(uri: str, shown: str) -> None:
+    assert redact(uri) == shown
+    assert "secret" not in repr(Store(uri))
+
+
+def test_an_unreachable_store_is_named_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIASECRET")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(InputError, match=r"s3://bucket/manifest\.json") as caught:
+        Store("s3://bucket").read("manifest.json")
+    text = str(caught.value)
+    assert "SECRET" not in text
+    assert "verysecret" not in text
+    assert caught.value.__suppress_context__
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(InputError, match="no file system"):
+        Store("gopher://x").read("y")

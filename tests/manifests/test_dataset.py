@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import InputError
+from headrace.manifests.dataset import MANIFEST, DatasetManifest
+from tests.datasets import write_dataset
+
+SHARDS = [[[1, 2, 3], [4]], [[5, 6]]]
+
+
+@pytest.fixture
+def manifest_bytes(tmp_path: Path) -> bytes:
+    return (write_dataset(tmp_path, SHARDS) / MANIFEST).read_bytes()
+
+
+def test_reading_and_writing_is_the_identity(manifest_bytes: bytes) -> None:
+    manifest = DatasetManifest.from_bytes(manifest_bytes, "m")
+    assert manifest.to_bytes() == manifest_bytes
+    assert manifest.hash == DatasetManifest.from_bytes(manifest.to_bytes(), "m").hash
+
+
+def test_compression_changes_the_version_but_not_the_content(tmp_path: Path) -> None:
+    raw, zstd = (
+        DatasetManifest.from_bytes(
+            (write_dataset(tmp_path / c, SHARDS, compression=c) / MANIFEST).read_bytes(), "m"
+        )
+        for c in ("none", "zstd")
+    )
+    assert raw.hash != zstd.hash
+    assert raw.content_hash == zstd.content_hash
+
+
+def test_law_1_shards_swapped_at_equal_size_are_another_content(tmp_path: Path) -> None:
+    """Case B30."""
+    a, b = (
+        DatasetManifest.from_bytes((write_dataset(tmp_path / str(i), s) / MANIFEST).read_bytes(), "m")
+        for i, s in enumerate([[[[1, 2]], [[3, 4]]], [[[3, 4]], [[1, 2]]]])
+    )
+    assert a.content_hash != b.content_hash
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("version", 2, "version 2"),
+        ("format", "x", "not a headrace dataset"),
+        ("dtype", "int64", "dtype"),
+        ("counts.documents", 7, "are not 7 documents"),
+        ("counts.tokens", -1, "tokens is -1"),
+        ("counts.tokens", 1.5, "tokens is 1.5"),
+        ("counts", [], "expected an object"),
+        ("files", {"../x": {"bytes": 1, "sha256": ""}}, "plain file name"),
+        ("files", {}, r"lists no shards\.parquet"),
+        ("tokenizer.more", 1, "unknown entries"),
+        ("surprise", 1, "unknown entries"),
+    ],
+)
+def test_an_altered_head_is_refused_with_its_reason(
+    manifest_bytes: bytes, path: str, value: object, message: str
+) -> None:
+    document = json.loads(manifest_bytes)
+    *parents, last = path.split(".")
+    target = document
+    for parent in parents:
+        target = target[parent]
+    target[last] = value
+    with pytest.raises(InputError, match=message):
+        DatasetManifest.from_bytes(json.dumps(document).encode(), "m")
