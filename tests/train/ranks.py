@@ -16,7 +16,7 @@ from headrace.train.environment import Place
 T = TypeVar("T")
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["headrace.train.loop", "tests.train.tiny"])
+_SERVER.set_forkserver_preload(["tests.train.workers", "torch._dynamo", "pytest"])
 
 
 def on_ranks(world_size: int, function: Callable[..., T], *args: Any, timeout: float = 100) -> list[T]:
