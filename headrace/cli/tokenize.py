@@ -20,13 +20,13 @@ of the dataset; directories and globs are sorted by name.
 A job that was interrupted or killed is continued by the same command, and gives the same bytes as one that was not,
 with any --workers. --workers, --max-rejects, --on-damage, --progress and --json do not change a byte.
 
+exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
+2 bad usage or input; 3 a worker died; 130 interrupted; 143 terminated
+
 examples:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json --workers 8 books/ 'web/*.parquet'
   headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
-      --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/
-
-exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
-2 bad usage or input; 3 a worker died; 130 interrupted; 143 terminated"""
+      --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/"""
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

@@ -82,7 +82,7 @@ class LineageColumns:
             getattr(self, name).extend(getattr(other, name)[begin:end])
 
     def to_parquet(self) -> bytes:
-        return encode({name: getattr(self, name) for name in SCHEMA.names}, SCHEMA)
+        return encode_table(pa.table({name: getattr(self, name) for name in SCHEMA.names}, SCHEMA))
 
 
 @dataclass(slots=True)
@@ -111,19 +111,18 @@ class RejectColumns:
         return f"{self.source[index]}: {place}: {self.reason[index]}"
 
     def to_parquet(self) -> bytes:
-        return encode({name: getattr(self, name) for name in REJECTS_SCHEMA.names}, REJECTS_SCHEMA)
+        return encode_table(pa.table({n: getattr(self, n) for n in REJECTS_SCHEMA.names}, REJECTS_SCHEMA))
 
 
-def encode(columns: dict[str, list[Any]], schema: Any) -> bytes:
+def encode_table(table: Any) -> bytes:
     """A Parquet file: the same bytes for the same values and version of pyarrow; page checksums on."""
-    arrays = [pa.array(columns[column.name], column.type) for column in schema]
     sink = pa.BufferOutputStream()
     pq.write_table(
-        pa.Table.from_arrays(arrays, schema=schema),
+        table,
         sink,
         compression="zstd",
         compression_level=3,
-        use_dictionary=["source"] + (["reason"] if "reason" in schema.names else []),
+        use_dictionary=[name for name in ("source", "reason") if name in table.column_names],
         row_group_size=1 << 17,
         write_page_checksum=True,
         store_schema=False,

@@ -1,13 +1,15 @@
 """What a job has finished: one small file a work unit, each written whole, on any store.
 
-    _units/job.json       the job's identity: what it reads and everything that decides its bytes
-    _units/000012.json    unit 12 is done: its shards, lineage and rejects with their hashes, and its counts
+    _units/job.json                  the job's identity: what it reads and everything that decides its bytes
+    _units/000012.json               unit 12 is done: its shards, lineage and rejects with their hashes, its counts
+    _units/000012.rejects.parquet    the rows that unit 12 rejected, if any
 
 The files of a unit are stored before its record is. The journal is removed once the manifest is written.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -75,17 +77,17 @@ class Journal:
 
     def records(self) -> dict[int, UnitRecord]:
         """Every finished unit. A record that cannot be read is as good as none: the unit is done again."""
-        found = {}
-        for name in self._store.list(DIRECTORY):
-            if name == JOB:
-                continue
+        names = [name for name in self._store.list(DIRECTORY) if name.endswith(".json") and name != JOB]
+
+        def read(name: str) -> UnitRecord | None:
             try:
                 record = _record(parse_json_object(self._store.read(name), name))
             except (InputError, KeyError, TypeError):
-                continue
-            if _name(record.unit) == name:
-                found[record.unit] = record
-        return found
+                return None
+            return record if _name(record.unit) == name else None
+
+        with ThreadPoolExecutor(max_workers=16) as pool:  # one round trip each, on an object store
+            return {record.unit: record for record in pool.map(read, names) if record is not None}
 
     def remove(self) -> None:
         """Removes every trace; the job's identity goes last, so that a kill in between is repaired by a re-run."""
@@ -124,6 +126,10 @@ def _differences(path: str, found: Any, wanted: Any) -> list[tuple[str, Any, Any
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def rejects_name(unit: int) -> str:
+    return f"{DIRECTORY}/{unit:06d}.rejects.parquet"
 
 
 def _name(unit: int) -> str:

@@ -261,7 +261,7 @@ def _only_job_in(store: Store) -> Iterator[None]:
     if not store.is_local:
         yield
         return
-    directory = store.local_path()
+    directory = store.local_root
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
 from headrace.dataeng.mds import INDEX, IndexEntry, encode_index
 from headrace.dataeng.sources.base import SourceFile
 from headrace.dataeng.storage import Store
@@ -25,15 +27,14 @@ from headrace.manifests.dataset import (
     TokenizerId,
     content_hash,
 )
-from headrace.manifests.shard_table import ShardTable
+from headrace.manifests.shard_table import ShardRow, ShardTable
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import SourceCounts, UnitRecord
-from headrace.tokenize.worker import files_of
 
 SOURCES: Final = "sources.parquet"
 TOKENIZER: Final = "tokenizer.json"
-# Names of unit files; what bears one and belongs to no unit was left by an attempt that was given up.
-UNIT_FILES: Final = ("shard.", "rejects.")
+REJECTS: Final = "rejects.parquet"
+_COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,29 +68,19 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
 
     rows = [shard for record in records for shard in record.shards]
     table = ShardTable.from_rows(rows)
-    zipped = job.config.zstd_level is not None
-    index = [
-        IndexEntry(
-            name=row.name.removesuffix(".zstd"),
-            raw_bytes=row.raw_bytes,
-            raw_sha256=row.raw_sha256,
-            documents=row.documents,
-            stored=(row.name, row.stored_bytes, row.stored_sha256) if zipped else None,
-        )
-        for row in rows
-    ]
     contents = {
         SHARDS: table.to_parquet(),
         SOURCES: _source_table(job.sources, records),
         INDEX: encode_index(
-            index, dtype=job.dtype, shard_bytes=job.config.shard_bytes, compression=job.config.compression
+            index_entries(rows, zipped=job.config.zstd_level is not None),
+            dtype=job.dtype,
+            shard_bytes=job.config.shard_bytes,
+            compression=job.config.compression,
         ),
         TOKENIZER: job.tokenizer,
+        REJECTS: _reject_table(store, records),
     }
     files = {name: FileEntry(bytes=len(data), sha256=sha256_hex(data)) for name, data in contents.items()}
-    for record in records:
-        if (rejected := record.rejects_file) is not None:
-            files[rejected.name] = FileEntry(bytes=rejected.bytes, sha256=rejected.sha256)
     manifest = DatasetManifest(
         tokenizer=job.identity,
         dtype=job.dtype,
@@ -106,19 +97,30 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     )
     for name, data in contents.items():
         store.write(name, data)
-    sweep(store, {file.name for record in records for file in files_of(record)})
+    sweep(store, {name for row in rows for name in (row.name, row.lineage)})
     store.write(MANIFEST, manifest.to_bytes())
     return manifest
 
 
-_COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
+def index_entries(rows: Sequence[ShardRow], *, zipped: bool) -> list[IndexEntry]:
+    """The shard table as `index.json` tells it."""
+    return [
+        IndexEntry(
+            name=row.name.removesuffix(".zstd"),
+            raw_bytes=row.raw_bytes,
+            raw_sha256=row.raw_sha256,
+            documents=row.documents,
+            stored=(row.name, row.stored_bytes, row.stored_sha256) if zipped else None,
+        )
+        for row in rows
+    ]
 
 
 def sweep(store: Store, expected: set[str]) -> None:
-    """Removes unit files that no record knows, and temporaries of writers that were killed."""
+    """Removes shards that no unit knows, from attempts that were given up, and temporaries of killed writers."""
     store.clean_temporaries()
     for name in store.list():
-        if name.startswith(UNIT_FILES) and name not in expected:
+        if name.startswith("shard.") and name not in expected:
             store.remove(name)
 
 
@@ -165,11 +167,22 @@ def _enough(rejected: int, rows: int) -> float:
     return -(-rejected * 1000 // rows) / 1000
 
 
+def _reject_table(store: Store, records: Sequence[UnitRecord]) -> bytes:
+    """`rejects.parquet`: a row a rejected row, in order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def read(name: str) -> Any:
+        return pq.read_table(pa.BufferReader(store.read(name))).cast(REJECTS_SCHEMA)
+
+    names = [record.rejects_file.name for record in records if record.rejects_file is not None]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return encode_table(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *pool.map(read, names)]))
+
+
 def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) -> bytes:
     """`sources.parquet`: a row a source file, in order. docs/formats/dataset.md says every column."""
     import pyarrow as pa
-
-    from headrace.dataeng.lineage import encode
 
     names = [field.name for field in fields(SourceCounts) if field.name != "file"]
     counts = {name: [0] * len(sources) for name in names}
@@ -195,4 +208,4 @@ def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) 
             for name in columns
         ]
     )
-    return encode(columns, schema)
+    return encode_table(pa.table(columns, schema))

@@ -38,7 +38,7 @@ from headrace.errors import DamageError, HeadraceError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.config import TokenizeConfig
-from headrace.tokenize.journal import Journal, SourceCounts, StoredFile, UnitRecord
+from headrace.tokenize.journal import Journal, SourceCounts, StoredFile, UnitRecord, rejects_name
 from headrace.tokenize.shard_writer import ShardWriter
 from headrace.tokenize.tokenizers import Encoder, load
 from headrace.tokenize.units import Unit
@@ -259,9 +259,7 @@ class _Attempt:
         rejects_file = None
         if rejects.reason:
             data = rejects.to_parquet()
-            rejects_file = StoredFile(
-                name=f"rejects.{unit:06d}.parquet", bytes=len(data), sha256=sha256_hex(data)
-            )
+            rejects_file = StoredFile(name=rejects_name(unit), bytes=len(data), sha256=sha256_hex(data))
             self._context.store.write(rejects_file.name, data)
         return UnitRecord(
             unit=unit,
