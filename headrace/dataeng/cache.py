@@ -12,6 +12,7 @@ import hashlib
 import mmap
 import os
 import random
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ class NodeCache:
         # Named by content, so that a dataset that was moved or published twice is fetched once.
         self._root = (cache_dir or default_cache_dir()) / dataset.manifest.content_hash[:32]
         self.bytes_fetched = 0
+        self._count = threading.Lock()
 
     def path(self, row: ShardRow) -> Path:
         """The local raw file of a shard, its SHA-256 just checked; fetches it if need be.
@@ -93,7 +95,8 @@ class NodeCache:
         raw = stored.with_suffix(".raw")
         try:
             self._dataset.store.download(row.name, stored)
-            self.bytes_fetched += stored.stat().st_size
+            with self._count:
+                self.bytes_fetched += stored.stat().st_size
             if (problem := _difference(stored, row.stored_bytes, row.stored_sha256)) is not None:
                 raise self._damage(row, problem)
             if row.name.endswith(".zstd"):

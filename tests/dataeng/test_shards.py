@@ -1,0 +1,59 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.dataeng.dataset import Dataset
+from headrace.dataeng.shards import OpenShards, Shard
+from headrace.errors import DamageError
+from tests.datasets import random_documents, write_dataset
+
+document = st.lists(st.integers(0, 999), min_size=1, max_size=300)
+
+
+@given(st.lists(document, min_size=1, max_size=5), st.sampled_from(["uint16", "uint32"]))
+@settings(deadline=None, max_examples=30)
+def test_documents_and_their_places_are_read_back(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[int]], dtype: str
+) -> None:
+    root = write_dataset(tmp_path_factory.mktemp("d"), [documents], dtype=dtype)
+    shard = OpenShards(Dataset.open(root)).get(0)
+    assert [shard.tokens(d).tolist() for d in range(len(documents))] == documents
+    token = 0
+    for index, tokens in enumerate(documents):
+        assert shard.document_start(index) == token
+        assert shard.document_of(token) == index
+        assert shard.document_of(token + len(tokens) - 1) == index
+        token += len(tokens)
+
+
+def test_threads_share_one_opening(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "d", [random_documents(s, 20) for s in range(4)], compression="zstd")
+    shards = OpenShards(Dataset.open(root), tmp_path / "cache")
+    with ThreadPoolExecutor(16) as pool:
+        got = list(pool.map(shards.get, [i % 4 for i in range(64)]))
+    assert len({id(shard) for shard in got}) == 4
+    assert shards.cache.bytes_fetched == sum(row.stored_bytes for row in shards.dataset.shards.rows())
+
+
+def test_indexes_are_dropped_past_their_limit_and_read_again(tmp_path: Path) -> None:
+    class Small(OpenShards):
+        INDEX_LIMIT_BYTES = 100
+
+    root = write_dataset(tmp_path / "d", [random_documents(s, 10) for s in range(6)])
+    shards = Small(Dataset.open(root))
+    first = shards.get(0).tokens(3).tolist()
+    for index in range(6):
+        shards.get(index)
+    assert shards._bytes <= 100
+    assert shards.get(0).tokens(3).tolist() == first
+
+
+def test_a_shard_that_holds_other_counts_than_its_row_is_refused(tmp_path: Path) -> None:
+    a = Dataset.open(write_dataset(tmp_path / "a", [[[1, 2, 3], [4]]]))
+    b = Dataset.open(write_dataset(tmp_path / "b", [[[1, 2], [4]]]))
+    path = a.store.local_path(a.shards.row(0).name)
+    with pytest.raises(DamageError, match="does not hold 3 tokens"):
+        Shard.map(path, b.shards.row(0), "uint16", "here")
