@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.dataeng.batch import Batch
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.loader import Loader
 from headrace.dataeng.plan import Plan
 from headrace.dataeng.source import PlanSource
