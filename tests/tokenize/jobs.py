@@ -1,0 +1,129 @@
+"""A small odd corpus, a tokenizer trained on it, and the command that tokenizes it, for the tests of this directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from headrace.dataeng.sources.tfrecord import TFRecordWriter
+
+EOS = "<|endoftext|>"
+ODDITIES: list[str | None] = [
+    None,
+    "",
+    " ",
+    "\n\t \r\n",
+    "\0",
+    "a\0b\0",
+    "\N{GRINNING FACE}\N{MUSICAL SYMBOL G CLEF}\U00020000",
+    f"text that spells {EOS} and <s> is text",
+    EOS,
+    "\ufeffbyte order mark",
+    "line\u2028separator\u2029paragraph\x85next",
+    "e\u0301 is not é",
+    "x",
+    "huge " * 6_000,
+]
+WORDS = "a token flows down the channel to a mill wheel whose shaft turns day and night été Straße 水車 мельница".split()
+
+
+def some_texts(seed: int, count: int) -> list[str | None]:
+    """`count` texts, oddities among them, the same for the same seed."""
+    draw = random.Random(seed)
+    texts: list[str | None] = []
+    for number in range(count):
+        if number % 9 == 0:
+            texts.append(ODDITIES[(number // 9) % len(ODDITIES)])
+        else:
+            texts.append(" ".join(draw.choices(WORDS, k=draw.randint(1, 120))))
+    return texts
+
+
+def write_parquet(path: Path, texts: list[str | None], row_group_size: int = 16) -> None:
+    ids = [f"{path.stem}-{number}" for number in range(len(texts))]
+    table = pa.table({"text": pa.array(texts, pa.string()), "id": ids})
+    pq.write_table(table, path, row_group_size=row_group_size, write_page_checksum=True)
+
+
+def write_tfrecord(path: Path, texts: list[str | None]) -> None:
+    with path.open("wb") as file, TFRecordWriter(file) as writer:
+        for number, text in enumerate(texts):
+            features: dict[str, bytes | str | int] = {"id": f"{path.stem}-{number}"}
+            writer.write(features if text is None else {**features, "text": text})
+
+
+def write_corpus(directory: Path, count: int = 120) -> Path:
+    """Two Parquet and two TFRecord files of `count` documents each."""
+    directory.mkdir(parents=True)
+    for seed, name in enumerate(["a.parquet", "b.tfrecord", "c.parquet", "d.tfrecord"]):
+        write = write_parquet if name.endswith("parquet") else write_tfrecord
+        write(directory / name, some_texts(seed, count))
+    return directory
+
+
+def write_tokenizer(path: Path, vocab_size: int = 400) -> Path:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[EOS, "<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([text for text in some_texts(0, 100) if text], trainer)
+    tokenizer.save(str(path))
+    return path
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`headrace tokenize` on one corpus with options that do not change between runs."""
+
+    corpus: Path
+    tokenizer: Path
+    options: tuple[str, ...] = ("--shard-bytes", "4k", "--id-column", "id", "--max-rejects", "0.2")
+
+    def arguments(self, out: Path | str, *more: str) -> list[str]:
+        return [
+            sys.executable, "-m", "headrace", "tokenize", "--out", str(out), "--tokenizer", str(self.tokenizer),
+            *self.options, *more, str(self.corpus),
+        ]  # fmt: skip
+
+    def run(self, out: Path | str, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.arguments(out, *more), capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    def start(self, out: Path | str, *more: str) -> subprocess.Popen[str]:
+        """In a process group of its own, so that all of it can be killed."""
+        return subprocess.Popen(
+            self.arguments(out, *more),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def file_hashes(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file, hidden ones included; directories count too."""
+    found = {}
+    for root, directories, files in os.walk(directory):
+        for name in directories:
+            found[f"{name}/"] = "directory"
+        for name in files:
+            path = Path(root) / name
+            found[path.relative_to(directory).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
