@@ -20,19 +20,29 @@ def rank_ids(first: int, end: int, rank: int, world_size: int) -> NDArray[np.int
     return np.arange(first + (rank - first) % world_size, end, world_size, dtype=np.int64)
 
 
+def open_shards(plan: Plan, cache_dir: Path | None) -> list[OpenShards]:
+    """The shards behind each source of the plan.
+
+    Raises:
+        UsageError: a source has no dataset (it was made by hand, not by `PlanSource.open`).
+    """
+    shards = []
+    for source in plan.sources:
+        if source.dataset is None:
+            raise UsageError(
+                f"source {source.name!r} of the plan has no dataset behind it (it was not opened with "
+                "PlanSource.open); such a plan can locate samples but not read them"
+            )
+        shards.append(OpenShards(source.dataset, cache_dir))
+    return shards
+
+
 class Assembler:
     """Builds batches of one plan from its datasets. Thread-safe."""
 
     def __init__(self, plan: Plan, cache_dir: Path | None = None) -> None:
         self.plan = plan
-        self._shards: list[OpenShards] = []
-        for source in plan.sources:
-            if source.dataset is None:
-                raise UsageError(
-                    f"source {source.name!r} of the plan has no dataset behind it (it was not opened with "
-                    "PlanSource.open); such a plan can locate samples but not read them"
-                )
-            self._shards.append(OpenShards(source.dataset, cache_dir))
+        self._shards = open_shards(plan, cache_dir)
 
     @property
     def bytes_fetched(self) -> int:

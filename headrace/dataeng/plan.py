@@ -210,6 +210,10 @@ class Plan:
     def cursor(self, next_sample: int = 0) -> Cursor:
         return Cursor(next_sample=next_sample, plan_hash=self.hash, parts=self._parts)
 
+    def includes(self, plan_hash: str) -> bool:
+        """Whether `plan_hash` is this plan, or one that this plan extends."""
+        return plan_hash in self._hashes
+
     def check(self, cursor: Cursor) -> int:
         """The cursor's next sample id, if the cursor belongs to this plan or to one that this plan extends.
 
