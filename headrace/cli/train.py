@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 HELP = "train a mixture-of-experts model on a stream of tokens"
 
@@ -17,7 +18,6 @@ non-finite gradients; 2 the configuration or the run directory does not fit; 3 a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLE
     parser.add_argument("config", metavar="run.yaml", help="the run's configuration (docs/train.md)")
     parser.add_argument(
@@ -36,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if "TORCHELASTIC_ERROR_FILE" not in os.environ:
+        return _run(args)
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    return record(_run)(args) or 0  # a rank that fails tells torchrun why, for its report
+
+
+def _run(args: argparse.Namespace) -> int:
     from headrace.train.config import load_config
 
     config = load_config(args.config, args.overrides)
@@ -46,4 +54,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     from headrace.train.loop import train
 
-    return train(config)
+    train(config)
+    return 0

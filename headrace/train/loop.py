@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.distributed.elastic.multiprocessing.errors import record
 
 from headrace.errors import MismatchError, WorkerError
 from headrace.manifests.cursor import Cursor
@@ -27,19 +26,14 @@ from headrace.train.signals import StopRequest
 from headrace.train.step import Stepper
 
 
-def train(config: RunConfig) -> int:
+def train(config: RunConfig) -> None:
     """Trains `config` to its last step, from the newest whole checkpoint of its run directory if there is one.
 
-    Returns 0 at the last step, and also after SIGTERM or SIGINT once the checkpoint is durable.
+    Returns after the last step, and also after SIGTERM or SIGINT once a checkpoint of where it stood is durable.
 
     Raises:
         HeadraceError: with the reason, on the rank that found it; the others end too, within the collective timeout.
     """
-    record(_train)(config)  # a rank that fails tells torchrun why
-    return 0
-
-
-def _train(config: RunConfig) -> None:
     place = Place.from_environment()
     job = prepare(config, place)
     stop = StopRequest(launched=place.launched)

@@ -15,8 +15,8 @@ from headrace.train.environment import Place
 
 T = TypeVar("T")
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tests.train.workers", "torch._dynamo", "pytest"])
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["tests.train.workers", "torch._dynamo", "pytest"])
 
 
 def on_ranks(world_size: int, function: Callable[..., T], *args: Any, timeout: float = 100) -> list[T]:
@@ -24,8 +24,8 @@ def on_ranks(world_size: int, function: Callable[..., T], *args: Any, timeout: f
     port = free_port()
     pipes, processes = [], []
     for rank in range(world_size):
-        receiver, sender = _SERVER.Pipe(duplex=False)
-        process = _SERVER.Process(target=_main, args=(sender, rank, world_size, port, function, args))
+        receiver, sender = SERVER.Pipe(duplex=False)
+        process = SERVER.Process(target=_main, args=(sender, rank, world_size, port, function, args))
         process.start()
         sender.close()
         pipes.append(receiver)

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import random
 import shutil
+import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,7 @@ from headrace.train.checkpoint import LATEST, Checkpoints
 from headrace.train.checkpoint_record import RECORD, CheckpointRecord
 from headrace.train.environment import Place
 from headrace.train.parallel import joined
-from tests.train.ranks import on_ranks
+from tests.train.ranks import SERVER, on_ranks
 from tests.train.tiny import tiny_config, tiny_dataset
 from tests.train.workers import Outcome, assert_same_training, take_steps
 
@@ -111,14 +116,13 @@ def load_tiny(directory: Path) -> tuple[int | None, dict[str, torch.Tensor]]:
 def several(saved: tuple[Path, Outcome], tmp_path: Path) -> Path:
     """Checkpoints of the steps 1 to 4, of which two are kept."""
     record = CheckpointRecord.from_bytes((saved[0] / "step-00000002" / RECORD).read_bytes(), "here")
-    fields = {name: getattr(record, name) for name in CheckpointRecord.__slots__}
     with joined(Place(), timeout_seconds=30) as world:
         checkpoints = Checkpoints(tmp_path, world, keep=2)
         checkpoints.clean()
         for step in range(1, 5):
 
             def make(files, step=step):
-                return CheckpointRecord(**{**fields, "step": step, "files": files})
+                return dataclasses.replace(record, step=step, files=files)
 
             checkpoints.save(step, {"weight": torch.full((64,), float(step))}, make)
     return tmp_path
@@ -171,10 +175,7 @@ def test_a_damaged_checkpoint_gives_way_to_its_replay_but_is_kept(several: Path)
         checkpoints.save(
             4,
             {"weight": torch.full((64,), 4.5)},
-            lambda files: CheckpointRecord(
-                **{name: getattr(record, name) for name in CheckpointRecord.__slots__ if name != "files"},
-                files=files,
-            ),
+            lambda files: dataclasses.replace(record, files=files),
         )
     assert load_tiny(several)[1]["weight"].tolist() == [4.5] * 64
     assert (several / "damaged-step-00000004").is_dir()
@@ -189,6 +190,45 @@ def test_what_a_killed_writer_left_is_neither_loaded_nor_in_the_way(several: Pat
     with joined(Place(), timeout_seconds=30) as world:
         Checkpoints(several, world, keep=2).clean()
     assert not list(several.glob(".tmp-*"))
+
+
+def test_law_6_whole_or_absent_at_twenty_kills_during_saves(several: Path) -> None:
+    """A process saves without pause and is killed at a random instant, twenty times (C14)."""
+    chance = random.Random(6)
+    newest = 4
+    for _ in range(20):
+        saver = start_saver(several, newest)
+        time.sleep(chance.random() * 0.06)
+        saver.kill()
+        saver.join()
+        step, state = load_tiny(several)
+        assert step is not None and step >= newest
+        assert state["weight"].tolist() == [float(step)] * 64
+        newest = step
+    assert newest > 10, "it must have been saving"
+
+
+def start_saver(directory: Path, newest: int) -> ForkServerProcess:
+    started = SERVER.Event()
+    process = SERVER.Process(target=save_for_ever, args=(directory, newest, started))
+    process.start()
+    assert started.wait(30)
+    return process
+
+
+def save_for_ever(directory: Path, newest: int, started) -> None:
+    state = {"weight": torch.zeros(64)}
+    with joined(Place(), timeout_seconds=30) as world:
+        checkpoints = Checkpoints(directory, world, keep=2)
+        checkpoints.clean()
+        record = checkpoints.load(state, lambda record: None)
+        assert record is not None and record.step == newest
+        started.set()
+        for step in itertools.count(newest + 1):
+            state["weight"].fill_(step)
+            checkpoints.save(
+                step, state, lambda files, step=step: dataclasses.replace(record, step=step, files=files)
+            )
 
 
 def test_no_checkpoint_at_all_is_a_start(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def whole(state: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
         if isinstance(value, dict):
             found |= whole(value, f"{prefix}{name}/")
         else:
-            found[prefix + name] = (value.full_tensor() if isinstance(value, DTensor) else value).detach().clone()
+            found[prefix + name] = (
+                (value.full_tensor() if isinstance(value, DTensor) else value).detach().clone()
+            )
     return found
 
 
