@@ -192,19 +192,7 @@ def _resolve(probes: dict[str, Probe], text: str | None, id_column: str | None) 
         if (problem := _text_problem(uri, columns, text, accepted)) is not None
     ]
     if id_column is not None:
-        kinds = {columns.get(id_column) for columns in known.values()} - {"null"}
-        for uri, columns in known.items():
-            kind = columns.get(id_column)
-            if kind is None:
-                problems.append(
-                    f"{redact(uri)}: no column {id_column!r} for the id; it has {_names(columns)}"
-                )
-            elif kind not in ("text", "integer", "null"):
-                problems.append(
-                    f"{redact(uri)}: the id column {id_column!r} is {kind}; text or integers serve"
-                )
-            elif {"text", "integer"} <= kinds:
-                problems.append(f"{redact(uri)}: the id column {id_column!r} is {kind}, in other files not")
+        problems += _id_problems(known, id_column)
     if problems:
         raise InputError(_listed("do not have the columns asked for", problems))
     return Columns(text=text, id=id_column)
@@ -223,6 +211,23 @@ def _text_problem(uri: str, columns: dict[str, str], text: str, accepted: tuple[
     if kind == "binary":
         return f"{redact(uri)}: column {text!r} is binary; say --text-column {text} to have it read as UTF-8"
     return f"{redact(uri)}: column {text!r} is {kind}, and text was expected"
+
+
+def _id_problems(known: dict[str, dict[str, str]], name: str) -> list[str]:
+    """Files without a usable id column, or with one of another kind than the first file that has one."""
+    problems = []
+    expected: str | None = None
+    for uri, columns in known.items():
+        kind = columns.get(name)
+        if kind is None:
+            problems.append(f"{redact(uri)}: no column {name!r} for the id; it has {_names(columns)}")
+        elif kind not in ("text", "integer", "null"):
+            problems.append(f"{redact(uri)}: the id column {name!r} is {kind}; text or integers serve")
+        elif kind != "null":
+            expected = expected or kind
+            if kind != expected:
+                problems.append(f"{redact(uri)}: the id column {name!r} is {kind}, in other files {expected}")
+    return problems
 
 
 def _ask_for_text(known: dict[str, dict[str, str]]) -> str:

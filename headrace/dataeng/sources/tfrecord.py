@@ -50,7 +50,7 @@ MAX_PAYLOAD: Final = 2**31 - 1  # protobuf's own limit; a longer length is damag
 _PROBED_RECORDS: Final = 16
 _BATCH_ROWS: Final = 1024
 _BATCH_BYTES: Final = 8 << 20
-_WINDOW_BYTES: Final = 1 << 20
+_WINDOW_BYTES: Final = 1 << 16
 
 
 def masked_crc(data: bytes) -> int:
