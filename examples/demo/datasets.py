@@ -19,7 +19,7 @@ class Tokenized:
     """One document: its lineage (id, hash of its text) and its token ids."""
 
     id: str
-    text_sha256: str
+    text_hash: bytes
     tokens: NDArray[np.generic]
 
 
@@ -28,12 +28,12 @@ def read(directory: Path) -> Iterator[Tokenized]:
     dataset = headrace.Dataset.open(directory)
     for number in range(dataset.shards.num_shards):
         row = dataset.shards.row(number)
-        lineage = pq.read_table(directory / row.lineage, columns=["id", "text_sha256"])
+        lineage = pq.read_table(directory / row.lineage, columns=["document_id", "text_hash"])
         samples = mds_samples((directory / row.name).read_bytes(), dataset.manifest.dtype)
-        for id_, sha, tokens in zip(
+        for id_, text_hash, tokens in zip(
             *(column.to_pylist() for column in lineage.columns), samples, strict=True
         ):
-            yield Tokenized(id_, sha, tokens)
+            yield Tokenized(id_, text_hash, tokens)
 
 
 def mds_samples(shard: bytes, dtype: str) -> Iterator[NDArray[np.generic]]:
@@ -54,7 +54,7 @@ def differences(left: Path, right: Path) -> tuple[int, list[str]]:
     for count, (a, b) in enumerate(zip_longest(read(left), read(right)), start=1):
         if a is None or b is None:
             found.append(f"{(a or b).id}: only in {(left if b is None else right).name}")
-        elif (a.id, a.text_sha256) != (b.id, b.text_sha256):
+        elif (a.id, a.text_hash) != (b.id, b.text_hash):
             found.append(f"document {count}: {a.id} in {left.name}, {b.id} in {right.name}")
         elif not np.array_equal(a.tokens, b.tokens):
             found.append(f"{a.id}: other token ids in {right.name} than in {left.name}")
