@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# A scheduler that signals a whole process group reaches a rank twice: itself, and through torchrun, which passes on
+# what it got. Within this time that is one request.
+SAME_REQUEST_SECONDS = 5.0
+
 
 class StopRequest:
-    """Set when this process was asked to stop. A second signal ends it at once, as if nobody had listened."""
+    """Set when this process was asked to stop. Asked again later, it ends at once, as if nobody had listened."""
 
     def __init__(self, *, launched: bool) -> None:
-        self._signal: signal.Signals | None = None
+        self._asked: float | None = None
         self._parent = os.getppid() if launched else None
 
     @property
     def wanted(self) -> bool:
-        return self._signal is not None
+        return self._asked is not None
 
     @property
     def orphaned(self) -> bool:
@@ -36,5 +41,9 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        self._signal = signal.Signals(number)
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        now = time.monotonic()
+        if self._asked is None:
+            self._asked = now
+        elif now - self._asked > SAME_REQUEST_SECONDS:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+            os.kill(os.getpid(), number)

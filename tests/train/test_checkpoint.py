@@ -6,14 +6,16 @@ import random
 import shutil
 import time
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
 import torch
 
 from headrace.errors import DamageError
-from headrace.train.checkpoint import LATEST, Checkpoints
+from headrace.train.checkpoint import LATEST, Checkpoints, MakeRecord
 from headrace.train.checkpoint_record import RECORD, CheckpointRecord
+from headrace.train.config import RunConfig
 from headrace.train.environment import Place
 from headrace.train.parallel import joined
 from tests.train.ranks import SERVER, on_ranks
@@ -34,11 +36,11 @@ def saved(dataset: Path) -> tuple[Path, Outcome]:
     return directory, on_ranks(2, save_steps, config, directory)[0]
 
 
-def save_steps(place: Place, config, directory: Path) -> Outcome:
+def save_steps(place: Place, config: RunConfig, directory: Path) -> Outcome:
     return take_steps(place, config, 2, save=directory)
 
 
-def continue_from(place: Place, config, steps: int, load: Path, save: Path | None) -> Outcome:
+def continue_from(place: Place, config: RunConfig, steps: int, load: Path, save: Path | None) -> Outcome:
     return take_steps(place, config, steps, load=load, save=save)
 
 
@@ -52,7 +54,8 @@ def test_checkpoint_of_two_ranks_continues_on_one_and_then_on_four(
     on_four = on_ranks(
         4, continue_from, tiny_config(dataset, dataset.parent / "run", micro_batch_size=1), 1, tmp_path, None
     )[0]
-    assert on_four.loaded is not None and on_four.loaded.cursor.next_sample == 32
+    assert on_four.loaded is not None
+    assert on_four.loaded.cursor.next_sample == 32
     straight = on_ranks(1, continue_from, config, 3, directory, None)[0]
     assert straight.digests == on_one.digests + on_four.digests
     assert straight.digests != saved[1].digests
@@ -102,13 +105,22 @@ def test_latest_names_the_checkpoint_and_the_record_names_every_file(saved: tupl
     assert (record.step, record.world_size, record.global_batch_size) == (2, 2, 8)
 
 
+def accept(_record: CheckpointRecord) -> None:
+    """Any record will do."""
+
+
+def renewed(record: CheckpointRecord, step: int) -> MakeRecord:
+    """A record for other files at another step."""
+    return lambda files: dataclasses.replace(record, step=step, files=files)
+
+
 # One process is enough for what follows: files, not ranks, are what it is about.
 
 
 def load_tiny(directory: Path) -> tuple[int | None, dict[str, torch.Tensor]]:
     state = {"weight": torch.zeros(64)}
     with joined(Place(), timeout_seconds=30) as world:
-        record = Checkpoints(directory, world, keep=2).load(state, lambda record: None)
+        record = Checkpoints(directory, world, keep=2).load(state, accept)
     return (record.step if record else None), state
 
 
@@ -120,18 +132,14 @@ def several(saved: tuple[Path, Outcome], tmp_path: Path) -> Path:
         checkpoints = Checkpoints(tmp_path, world, keep=2)
         checkpoints.clean()
         for step in range(1, 5):
-
-            def make(files, step=step):
-                return dataclasses.replace(record, step=step, files=files)
-
-            checkpoints.save(step, {"weight": torch.full((64,), float(step))}, make)
+            checkpoints.save(step, {"weight": torch.full((64,), float(step))}, renewed(record, step))
     return tmp_path
 
 
 def test_the_last_k_are_kept_and_the_newest_is_loaded(several: Path) -> None:
     assert sorted(path.name for path in several.iterdir()) == [LATEST, "step-00000003", "step-00000004"]
     step, state = load_tiny(several)
-    assert step == 4 and state["weight"].tolist() == [4.0] * 64
+    assert (step, state["weight"].tolist()) == (4, [4.0] * 64)
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", RECORD])
@@ -145,9 +153,10 @@ def test_a_flipped_byte_anywhere_is_found_named_and_the_one_before_is_used(
         changed[position] ^= 0x10
         path.write_bytes(changed)
         step, state = load_tiny(several)
-        assert step == 3 and state["weight"].tolist() == [3.0] * 64
+        assert (step, state["weight"].tolist()) == (3, [3.0] * 64)
         said = capsys.readouterr().err
-        assert "CHECKPOINT DAMAGED" in said and str(path) in said
+        assert "CHECKPOINT DAMAGED" in said
+        assert str(path) in said
 
 
 @pytest.mark.parametrize("change", ["truncated", "missing", "no record"])
@@ -175,7 +184,7 @@ def test_a_damaged_checkpoint_gives_way_to_its_replay_but_is_kept(several: Path)
         checkpoints.save(
             4,
             {"weight": torch.full((64,), 4.5)},
-            lambda files: dataclasses.replace(record, files=files),
+            renewed(record, 4),
         )
     assert load_tiny(several)[1]["weight"].tolist() == [4.5] * 64
     assert (several / "damaged-step-00000004").is_dir()
@@ -202,7 +211,8 @@ def test_law_6_whole_or_absent_at_twenty_kills_during_saves(several: Path) -> No
         saver.kill()
         saver.join()
         step, state = load_tiny(several)
-        assert step is not None and step >= newest
+        assert step is not None
+        assert step >= newest
         assert state["weight"].tolist() == [float(step)] * 64
         newest = step
     assert newest > 10, "it must have been saving"
@@ -216,19 +226,18 @@ def start_saver(directory: Path, newest: int) -> ForkServerProcess:
     return process
 
 
-def save_for_ever(directory: Path, newest: int, started) -> None:
+def save_for_ever(directory: Path, newest: int, started: Event) -> None:
     state = {"weight": torch.zeros(64)}
     with joined(Place(), timeout_seconds=30) as world:
         checkpoints = Checkpoints(directory, world, keep=2)
         checkpoints.clean()
-        record = checkpoints.load(state, lambda record: None)
-        assert record is not None and record.step == newest
+        record = checkpoints.load(state, accept)
+        assert record is not None
+        assert record.step == newest
         started.set()
         for step in itertools.count(newest + 1):
             state["weight"].fill_(step)
-            checkpoints.save(
-                step, state, lambda files, step=step: dataclasses.replace(record, step=step, files=files)
-            )
+            checkpoints.save(step, state, renewed(record, step))
 
 
 def test_no_checkpoint_at_all_is_a_start(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_record_without_a_cursor_is_refused_not_passed_over() -> None:
 
 
 def test_another_version_is_refused_by_its_number() -> None:
-    with pytest.raises(InputError, match="version 2; this headrace reads 'headrace.checkpoint' version 1"):
+    with pytest.raises(InputError, match=r"version 2; this headrace reads 'headrace[.]checkpoint' version 1"):
         CheckpointRecord.from_bytes(resealed(version=2), "here")
 
 

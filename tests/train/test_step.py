@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from headrace.train.config import RunConfig
 from headrace.train.environment import Place
 from headrace.train.step import NonFiniteError
 from tests.train.ranks import on_ranks
@@ -61,7 +62,7 @@ def test_an_infinite_gradient_stops_every_rank_before_the_update(dataset: Path) 
         assert "samples 0 to 7" in text
 
 
-def take_poisoned_step(place: Place, config) -> str:
+def take_poisoned_step(place: Place, config: RunConfig) -> str:
     from headrace.dataeng.loader import Loader
     from headrace.train.job import prepare
     from headrace.train.loop import build_model

@@ -63,7 +63,7 @@ def take_steps(
         state = training_state(model, optimizer)
         record = None
         if load is not None:
-            record = Checkpoints(load, world, keep=9).load(state, lambda record: None)
+            record = Checkpoints(load, world, keep=9).load(state, lambda _: None)
             assert record is not None
         first, cursor = (record.step, record.cursor) if record else (0, job.plan.cursor())
         stepper = Stepper(model, optimizer, config, world)
@@ -108,11 +108,8 @@ def assert_same_training(found: Outcome, expected: Outcome, *, tolerance: float)
     """Same samples, same routing, and numbers that differ by rounding only (by nothing if `tolerance` is 0)."""
     assert found.digests == expected.digests
     assert found.counts == expected.counts
-    exact = {"rtol": tolerance, "atol": tolerance}
     for ours, theirs in ((found.losses, expected.losses), (found.grad_norms, expected.grad_norms)):
-        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), **exact)
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=tolerance, atol=tolerance)
     assert found.state.keys() == expected.state.keys()
     for name, tensor in expected.state.items():
-        torch.testing.assert_close(
-            found.state[name], tensor, **exact, msg=lambda message, name=name: f"{name}: {message}"
-        )
+        torch.testing.assert_close(found.state[name], tensor, rtol=tolerance, atol=tolerance, msg=name)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 import torch
@@ -35,7 +37,7 @@ def run(module: Attention, x_BTD: torch.Tensor, documents: Documents) -> torch.T
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
-def test_packed_documents_attend_as_if_each_stood_alone(lengths: list[int], random) -> None:
+def test_packed_documents_attend_as_if_each_stood_alone(lengths: list[int], random: Random) -> None:
     module = attention()
     other = random.sample(lengths, len(lengths))
     x_BTD = torch.randn(2, sum(lengths), CONFIG.width)

@@ -48,7 +48,8 @@ def test_layer_equals_its_reference_forward_and_backward_in_double_precision(
     (expected * probe.double()).sum().backward()
 
     torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-5)
-    assert x_BTD.grad is not None and x_exact.grad is not None
+    assert x_BTD.grad is not None
+    assert x_exact.grad is not None
     torch.testing.assert_close(x_BTD.grad.double(), x_exact.grad, rtol=1e-4, atol=1e-5)
     for name, parameter in exact.named_parameters():
         gradient = found[name]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headrace.train.model.config import MoEConfig
-from headrace.train.model.router import Router
+from headrace.train.model.router import Router, Routing
 
 
 def build(scores: Literal["softmax", "sigmoid"] = "sigmoid", k: int = 2) -> Router:
@@ -25,7 +25,7 @@ def test_bias_changes_the_choice_but_not_the_weight_of_an_expert(
     router.bias_E.copy_(torch.linspace(-1, 1, 8))
     after = router(x_BTD)
 
-    def by_expert(routing):
+    def by_expert(routing: Routing) -> torch.Tensor:
         return torch.zeros(18, 8).scatter(1, routing.experts_NK, routing.weights_NK)
 
     torch.testing.assert_close(by_expert(before), by_expert(after))  # with k = E, all are chosen
