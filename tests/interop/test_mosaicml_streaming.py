@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from tokenizers import Tokenizer
 
 from headrace.dataeng.mds import INDEX, IndexEntry, encode_index, encode_shard
+from tests.corpus import END_OF_TEXT, make_texts, tokenize_corpus
 
 HERE = Path(__file__).parent
 
@@ -90,6 +92,18 @@ def test_streaming_reads_every_length_and_dtype(dtype: str, compression: str, tm
     assert found["dtypes"] == [dtype]
     assert found["shards"] == len(shards)
     assert found["documents"] == [document.tolist() for shard in shards for document in shard]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd:3"])
+def test_streaming_reads_what_headrace_tokenized(compression: str, tmp_path: Path) -> None:
+    """From text to ids through the command line; the ids expected come from the tokenizer alone."""
+    options = ["--compression", compression, "--shard-bytes", "16384"]
+    dataset = tokenize_corpus(tmp_path, *options, num_documents=200)
+    found = read(dataset, tmp_path / "work")
+    tokenizer = Tokenizer.from_file(str(dataset / "tokenizer.json"))
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    assert found["documents"] == [[*tokenizer.encode(text).ids, end] for text in make_texts(200)]
+    assert found["shards"] > 4
 
 
 def test_streaming_refuses_a_shard_whose_bytes_are_not_those_of_the_index(tmp_path: Path) -> None:
