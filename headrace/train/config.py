@@ -166,7 +166,14 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, where: str) -> Run
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        problems += [_describe(item) for item in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        places = [item["loc"] for item in found]
+        # A bad entry also leaves its list short; only the entry is the problem.
+        problems += [
+            _describe(item)
+            for item in found
+            if not any(item["loc"] and item["loc"] == place[: len(item["loc"])] != place for place in places)
+        ]
     if problems:
         raise UsageError(
             f"{where}: this configuration cannot be used:\n" + "\n".join(f"  {p}" for p in problems)
@@ -287,4 +294,6 @@ def _describe(item: Any) -> str:
     message = message[:1].lower() + message[1:]
     if item["type"] == "value_error":
         return f"{path}: {message}" if path else message
-    return f"{path}: {message}, found {item['input']!r}"
+    found = item["input"]
+    # A section or a list is not repeated: it says nothing about the place, and may hold what must not be printed.
+    return f"{path}: {message}" + ("" if isinstance(found, (dict, list, tuple)) else f", found {found!r}")
