@@ -23,7 +23,7 @@ class Intervals:
 
 def check_weight(weight: float, what: str) -> float:
     """Returns `weight` if it can be a share of a mixture: a finite number >= 0."""
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+    if type(weight) not in (int, float) or not 0 <= weight < float("inf"):
         raise UsageError(f"{what}: weight {weight!r}; expected a finite number >= 0")
     return weight
 
