@@ -9,6 +9,8 @@ The files of a unit are stored before its record is. The journal is removed once
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -37,7 +39,6 @@ class SourceCounts:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredFile:
     name: str
-    bytes: int
     sha256: str
 
 
@@ -146,3 +147,24 @@ def _record(value: dict[str, Any]) -> UnitRecord:
         rejects_file=None if rejects_file is None else StoredFile(**rejects_file),
         examples=tuple(value["examples"]),
     )
+
+
+def files_of(record: UnitRecord) -> Iterator[StoredFile]:
+    """Every file that the unit stored."""
+    for shard in record.shards:
+        yield StoredFile(name=shard.name, sha256=shard.stored_sha256)
+        yield StoredFile(name=shard.lineage, sha256=shard.lineage_sha256)
+    if record.rejects_file is not None:
+        yield record.rejects_file
+
+
+def is_intact(store: Store, file: StoredFile) -> bool:
+    """Whether the stored bytes are still those whose hash was recorded; read in bounded memory."""
+    digest = hashlib.sha256()
+    try:
+        with store.open(file.name) as opened:
+            while block := opened.read(1 << 20):
+                digest.update(block)
+    except FileNotFoundError:
+        return False
+    return digest.hexdigest() == file.sha256

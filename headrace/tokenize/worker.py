@@ -6,7 +6,6 @@ once when its parent does: two runs never write to one dataset.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import threading
@@ -38,7 +37,15 @@ from headrace.errors import DamageError, HeadraceError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.config import TokenizeConfig
-from headrace.tokenize.journal import Journal, SourceCounts, StoredFile, UnitRecord, rejects_name
+from headrace.tokenize.journal import (
+    Journal,
+    SourceCounts,
+    StoredFile,
+    UnitRecord,
+    files_of,
+    is_intact,
+    rejects_name,
+)
 from headrace.tokenize.shard_writer import ShardWriter
 from headrace.tokenize.tokenizers import Encoder, load
 from headrace.tokenize.units import Unit
@@ -136,7 +143,7 @@ class UnitRunner:
     def run(self, task: Task, report: Callable[[Counts], None]) -> UnitRecord:
         """Does the unit unless an earlier run did and all its files are as they were written."""
         if task.earlier is not None and all(
-            _is_intact(self._context.store, f) for f in files_of(task.earlier)
+            is_intact(self._context.store, f) for f in files_of(task.earlier)
         ):
             return task.earlier
         damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
@@ -259,7 +266,7 @@ class _Attempt:
         rejects_file = None
         if rejects.reason:
             data = rejects.to_parquet()
-            rejects_file = StoredFile(name=rejects_name(unit), bytes=len(data), sha256=sha256_hex(data))
+            rejects_file = StoredFile(name=rejects_name(unit), sha256=sha256_hex(data))
             self._context.store.write(rejects_file.name, data)
         return UnitRecord(
             unit=unit,
@@ -285,23 +292,3 @@ def _by_bytes(batch: Batch) -> Iterator[list[int]]:
         size += len(text)
     if group:
         yield group
-
-
-def files_of(record: UnitRecord) -> Iterator[StoredFile]:
-    """Every file that the unit stored."""
-    for shard in record.shards:
-        yield StoredFile(name=shard.name, bytes=shard.stored_bytes, sha256=shard.stored_sha256)
-        yield StoredFile(name=shard.lineage, bytes=-1, sha256=shard.lineage_sha256)
-    if record.rejects_file is not None:
-        yield record.rejects_file
-
-
-def _is_intact(store: Store, file: StoredFile) -> bool:
-    digest = hashlib.sha256()
-    try:
-        with store.open(file.name) as opened:
-            while block := opened.read(1 << 20):
-                digest.update(block)
-    except FileNotFoundError:
-        return False
-    return digest.hexdigest() == file.sha256

@@ -19,26 +19,20 @@ from crc32c import crc32c
 
 from headrace.dataeng.sources.base import (
     DAMAGED,
-    NO_TEXT,
-    NOT_EXAMPLE,
-    NOT_TEXT,
-    NOT_UTF8,
     Batch,
     Columns,
     Slice,
     SourceDamage,
     SourceFile,
-    reject_reason,
 )
 from headrace.dataeng.sources.example import (
     Feature,
     NotAnExampleError,
-    bytes_values,
     encode_example,
-    int_values,
     parse_example,
 )
 from headrace.dataeng.sources.location import open_input
+from headrace.dataeng.sources.records import BatchBuilder
 from headrace.dataeng.storage import redact
 from headrace.errors import InputError
 
@@ -48,8 +42,6 @@ FRAME_BYTES: Final = _HEADER.size + _FOOTER.size
 MAX_PAYLOAD: Final = 2**31 - 1  # protobuf's own limit; a longer length is damage, whatever its checksum says
 
 _PROBED_RECORDS: Final = 16
-_BATCH_ROWS: Final = 1024
-_BATCH_BYTES: Final = 8 << 20
 _WINDOW_BYTES: Final = 1 << 16
 
 
@@ -236,7 +228,7 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     with open_input(source.uri) as file:
         file.seek(part.byte_offset)
         offset, end = part.byte_offset, part.first_row + part.num_rows
-        batch = _Builder(part.first_row, columns)
+        batch = BatchBuilder(part.first_row, columns)
         for row in range(part.first_row, end):
             header = file.read(_HEADER.size)
             length = _HEADER.unpack(header)[0] if looks_like_tfrecord(header) else None
@@ -253,79 +245,6 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
             offset += FRAME_BYTES + length
             if batch.is_full():
                 yield batch.build()
-                batch = _Builder(row + 1, columns)
+                batch = BatchBuilder(row + 1, columns)
         if batch.texts:
             yield batch.build()
-
-
-class _Builder:
-    """A batch in the making."""
-
-    def __init__(self, first_row: int, columns: Columns) -> None:
-        self.columns, self.first_row = columns, first_row
-        self.texts: list[bytes | None] = []
-        self.ids: list[str | None] = []
-        self.byte_offsets: list[int] = []
-        self.rejects: dict[int, str] = {}
-        self.num_bytes = 0
-
-    def add(self, offset: int, payload: bytes | None, reason: str | None) -> None:
-        text, name = None, None
-        if payload is not None:
-            text, name, reason = _document(payload, self.columns)
-            self.num_bytes += len(payload)
-        if reason is not None:
-            text = None
-            self.rejects[len(self.texts)] = reason
-        self.texts.append(text)
-        self.ids.append(name)
-        self.byte_offsets.append(offset)
-
-    def is_full(self) -> bool:
-        return len(self.texts) >= _BATCH_ROWS or self.num_bytes >= _BATCH_BYTES
-
-    def build(self) -> Batch:
-        ids = self.ids if self.columns.id is not None else None
-        return Batch(
-            first_row=self.first_row,
-            texts=self.texts,
-            ids=ids,
-            byte_offsets=self.byte_offsets,
-            rejects=self.rejects,
-        )
-
-
-def _document(payload: bytes, columns: Columns) -> tuple[bytes | None, str | None, str | None]:
-    """(text, id, reason) of one record."""
-    try:
-        features = parse_example(payload)
-        text, reason = _text(features.get(columns.text))
-        if reason is not None or columns.id is None:
-            return text, None, reason
-        return text, _id(features.get(columns.id)), None
-    except NotAnExampleError:
-        return None, None, NOT_EXAMPLE
-    except UnicodeDecodeError:
-        return None, None, NOT_UTF8
-
-
-def _text(feature: Feature | None) -> tuple[bytes | None, str | None]:
-    if feature is None or feature.kind == "none":
-        return None, NO_TEXT
-    if feature.kind != "bytes":
-        return None, NOT_TEXT
-    values = bytes_values(feature)
-    if len(values) != 1:
-        return None, NOT_TEXT if values else NO_TEXT
-    return values[0], reject_reason(values[0])
-
-
-def _id(feature: Feature | None) -> str | None:
-    """The id as text; None where the record has none, or not exactly one."""
-    if feature is None or feature.kind not in ("bytes", "int64"):
-        return None
-    if feature.kind == "bytes":
-        names = bytes_values(feature)
-        return names[0].decode() if len(names) == 1 else None
-    numbers = int_values(feature)
-    return str(numbers[0]) if len(numbers) == 1 else None
