@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         quarantine_damage=args.on_damage == "quarantine",
         on_progress=show,
     )
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         outcome = tokenize(
             args.sources, tokenizer=args.tokenizer, out=args.out, config=config, execution=execution
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)
         return 130 if isinstance(error, KeyboardInterrupt) else 143
     finally:
+        signal.signal(signal.SIGTERM, before)
         show.close()
     if args.json:
         _print_json(outcome.manifest, outcome.already_complete, outcome.ignored)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.dataeng.dataset import Dataset
+from headrace.errors import DamageError, InputError
+from headrace.tokenize.verify import Report, verify
+from tests.tokenize.jobs import CommandLine
+
+
+@pytest.fixture
+def dataset(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished dataset, to be damaged."""
+    return Path(shutil.copytree(finished, tmp_path / "dataset"))
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def only_problem(report: Report) -> tuple[str, str, list[int]]:
+    (problem,) = report.problems
+    return problem.file, problem.problem, [entry["document"] for entry in problem.documents]
+
+
+def test_an_intact_dataset_is_intact(finished: Path) -> None:
+    report = verify(str(finished), threads=2)
+    assert report.ok
+    assert report.bytes == sum(
+        path.stat().st_size
+        for path in finished.iterdir()
+        if "lineage" not in path.name and path.name != "manifest.json"
+    )
+
+
+def test_a_compressed_dataset_is_verified_through_its_compression(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    command.run(tmp_path / "out", "--compression", "zstd:1")
+    assert verify(str(tmp_path / "out")).ok
+    name = Dataset.open(tmp_path / "out").shards.row(1).name
+    flip(tmp_path / "out" / name, 60)
+    file, _, documents = only_problem(verify(str(tmp_path / "out")))
+    assert file == name
+    assert documents == list(range(Dataset.open(tmp_path / "out").shards.row(1).documents))
+
+
+def test_a_flipped_token_is_named_down_to_its_document(dataset: Path) -> None:
+    row = Dataset.open(dataset).shards.row(2)
+    assert row.documents > 2
+    flip(dataset / row.name, row.raw_bytes - 8)
+    file, problem, documents = only_problem(verify(str(dataset)))
+    assert (file, documents) == (row.name, [row.documents - 1])
+    assert "SHA-256" in problem
+    lineage = pq.read_table(dataset / row.lineage).to_pylist()[-1]
+    (found,) = verify(str(dataset)).problems[0].documents
+    assert (found["source"], found["row"], found["document_id"]) == (
+        lineage["source"], lineage["row"], lineage["document_id"]
+    )  # fmt: skip
+
+
+def test_every_file_that_is_damaged_or_missing_is_named(dataset: Path) -> None:
+    row, other = Dataset.open(dataset).shards.row(0), Dataset.open(dataset).shards.row(1)
+    flip(dataset / "tokenizer.json", 100)
+    flip(dataset / "index.json", 100)
+    flip(dataset / row.lineage, 100)
+    (dataset / "rejects.parquet").unlink()
+    (dataset / other.name).unlink()
+    (dataset / "sources.parquet").write_bytes(b"")
+    report = verify(str(dataset))
+    assert {problem.file for problem in report.problems} == {
+        "tokenizer.json", "index.json", row.lineage, "rejects.parquet", other.name, "sources.parquet"
+    }  # fmt: skip
+
+
+def test_a_truncated_shard_names_its_documents(dataset: Path) -> None:
+    row = Dataset.open(dataset).shards.row(0)
+    path = dataset / row.name
+    path.write_bytes(path.read_bytes()[:-10])
+    file, problem, documents = only_problem(verify(str(dataset)))
+    assert (file, documents) == (row.name, [row.documents - 1])
+    assert "bytes" in problem
+
+
+def test_a_damaged_table_or_manifest_ends_the_verification(dataset: Path) -> None:
+    flip(dataset / "shards.parquet", 40)
+    with pytest.raises(DamageError, match=r"shards\.parquet"):
+        verify(str(dataset))
+    (dataset / "manifest.json").unlink()
+    with pytest.raises(InputError, match=r"manifest\.json does not exist"):
+        verify(str(dataset))
