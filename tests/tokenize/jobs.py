@@ -89,7 +89,7 @@ def write_tokenizer(path: Path, vocab_size: int = 400) -> Path:
 class CommandLine:
     """`headrace tokenize` on one corpus with options that do not change between runs."""
 
-    corpus: Path
+    corpus: Path | str
     tokenizer: Path
     options: tuple[str, ...] = ("--shard-bytes", "4k", "--id-column", "id", "--max-rejects", "0.2")
 

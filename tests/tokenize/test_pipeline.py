@@ -273,7 +273,7 @@ def test_another_job_in_the_directory_is_refused_and_what_differs_is_named(
 
 
 def test_changed_inputs_are_another_job(command: CommandLine, finished: Path, tmp_path: Path) -> None:
-    other = CommandLine(command.corpus / "a.parquet", command.tokenizer)
+    other = CommandLine(Path(command.corpus) / "a.parquet", command.tokenizer)
     assert "inputs.digest" in other.run(finished, code=2).stderr
 
 
@@ -308,8 +308,8 @@ def test_a_missing_file_of_a_complete_dataset_is_not_success(
 def test_the_order_of_the_sources_is_the_order_of_the_documents(
     command: CommandLine, tokenizer_file: Path, tmp_path: Path
 ) -> None:
-    backwards = CommandLine(command.corpus / "a.parquet", tokenizer_file)
-    backwards.run(tmp_path / "out", "--workers", "2", str(command.corpus / "b.tfrecord"))
+    backwards = CommandLine(Path(command.corpus) / "a.parquet", tokenizer_file)
+    backwards.run(tmp_path / "out", "--workers", "2", str(Path(command.corpus) / "b.tfrecord"))
     firsts = [row["document_id"][0] for row in all_lineage(tmp_path / "out")]
     assert sorted(firsts, reverse=True) == firsts
     assert set(firsts) == {"a", "b"}
