@@ -10,7 +10,7 @@ import pytest
 
 from headrace.manifests.ledger import LEDGER, audit, read_ledger
 from tests.train.tiny import tiny_dataset, write_config
-from tests.train.torchrun import Job, told
+from tests.train.torchrun import Job, alive, told
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed, pytest.mark.timeout(300)]
 
@@ -69,10 +69,10 @@ def test_sigterm_saves_and_exits_cleanly_and_any_number_of_ranks_goes_on(
         job = Job(config)
         job.wait_for_steps(run, 4, attempt=attempt)
         if attempt == 1:
-            os.killpg(job.process.pid, signal.SIGTERM)
+            job.signal_all(signal.SIGTERM)
             job.wait()  # torchrun, told to end, says so with a code of its own
         else:
-            os.kill(children_of(job.process.pid)[1], signal.SIGTERM)
+            os.kill(job.ranks()[1], signal.SIGTERM)
             job.finish()
         assert "asked to stop" in job.said()
         before, done = done, len(told(run)[0])
@@ -94,7 +94,7 @@ def test_law_9_a_rank_that_dies_ends_the_job_with_a_reason_and_a_code(root: Path
     config, run = configure(root, "death", steps=100_000, checkpoint_every=1000)
     job = Job(config)
     job.wait_for_steps(run, 3)
-    victims = children_of(job.process.pid)
+    victims = job.ranks()
     os.kill(victims[1], signal.SIGKILL)
     began = time.monotonic()
     assert job.wait(60) != 0
@@ -106,19 +106,9 @@ def test_ranks_do_not_outlive_their_launcher_and_the_restart_waits_for_them(root
     config, run = configure(root, "orphans", steps=100_000, checkpoint_every=20)
     job = Job(config)
     job.wait_for_steps(run, 25)
-    orphans = children_of(job.process.pid)
+    orphans = job.ranks()
     job.process.kill()  # the launcher alone; its ranks live on for a step
     job.wait()
     Job(config, "train.steps=60").finish()
     assert not any(alive(pid) for pid in orphans)
     assert len(told(run)[0]) >= 60
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    """Whether it still runs; one that has ended may stand in the table until its new parent looks."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] != "Z"

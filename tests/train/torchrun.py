@@ -18,7 +18,7 @@ OF_THE_MOMENT = ("attempt", "seconds", "tokens_per_second", "wait_seconds")
 
 
 class Job:
-    """A started job, in a process group of its own."""
+    """A started job."""
 
     def __init__(self, config: Path, *overrides: str, ranks: int = 2) -> None:
         sets = [part for override in overrides for part in ("--set", override)]
@@ -35,7 +35,6 @@ class Job:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             env={**environment, "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
         )
 
     def wait_for_steps(self, run: Path, steps: int, *, attempt: int = 1, timeout: float = 60) -> None:
@@ -46,10 +45,24 @@ class Job:
             assert time.monotonic() < deadline, f"{steps} steps never came:\n{self.said()}"
             time.sleep(0.01)
 
+    def ranks(self) -> list[int]:
+        """Process ids of the ranks. torchrun starts each in a session of its own: no group holds them all."""
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """To the launcher and to every rank, as a scheduler signals all processes of a job."""
+        for pid in (*self.ranks(), self.process.pid):
+            os.kill(pid, number)
+
     def kill(self) -> None:
-        """SIGKILL to the launcher and its ranks, all at once: a machine that lost its power."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """SIGKILL to all at once: a machine that lost its power."""
+        ranks = self.ranks()
+        assert ranks, "nothing would be killed but the launcher"
+        self.signal_all(signal.SIGKILL)
         self.wait()
+        while any(alive(pid) for pid in ranks):  # a killed process takes a moment to be taken down
+            time.sleep(0.005)
 
     def wait(self, timeout: float = 90) -> int:
         code = self.process.wait(timeout)
@@ -61,6 +74,15 @@ class Job:
 
     def said(self) -> str:
         return self._log.read_text()
+
+
+def alive(pid: int) -> bool:
+    """Whether it still runs; one that has ended may stand in the table until its new parent looks."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
 
 
 def steps_of(run: Path, attempt: int) -> int:
