@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from examples.demo import corpus, datasets, equality, report, vocabulary
 from examples.demo.jobs import Job
@@ -76,11 +78,7 @@ class Demo:
             # Empty files such as many an __init__.py are rejected and counted; there are more than the default 1 %.
             options += ["--max-rejects", "0.05"]
             out = self.datasets / name
-            self.steps.run(
-                [*HEADRACE, "tokenize", "--out", out, "--tokenizer", self.tokenizer, *options, *sources],
-                shown_as=f"headrace tokenize --out {out} --tokenizer {self.tokenizer} {' '.join(options)} "
-                + " ".join(map(str, sources)),
-            )
+            self._headrace("tokenize", "--out", out, "--tokenizer", self.tokenizer, *options, *sources)
             counts = json.loads((out / "manifest.json").read_bytes())["counts"]
             self.steps.check(
                 f"{name}: {counts['rows']:,} rows = {counts['documents']:,} documents + {counts['rejected']:,} "
@@ -133,7 +131,7 @@ class Demo:
         )
         last = self.whole[-1]
         self.steps.say(f"  last step: loss {last['loss']!r}, digest {last['digest']}, in both runs")
-        self._headrace("audit", run)
+        self._audit(run)
 
     def train_on_one_process(self) -> None:
         self.steps.begin("Go on from the same kill on 1 process instead of 2")
@@ -148,11 +146,26 @@ class Demo:
             "2 processes consumed",
             stream.equal and self.alone[-1]["step"] == self.whole[-1]["step"],
         )
-        self._headrace("audit", run)
+        self._audit(run)
 
     def trace(self) -> None:
         self.steps.begin("Which files were in a step, and what did they say?")
-        self._headrace("trace", self.runs / "interrupted", "--step", str(KILL_AFTER))
+        command = ("trace", self.runs / "interrupted", "--step", str(KILL_AFTER))
+        self._headrace(*command)
+        told = subprocess.run([*HEADRACE, *command, "--json"], check=True, capture_output=True).stdout
+        pieces = [piece for sample in json.loads(told) for piece in sample["pieces"]]
+        self.steps.check(
+            f"step {KILL_AFTER}: all {len(pieces)} pieces are what the tokenizer makes of the files they are traced to",
+            bool(pieces) and all(self._is_from_its_file(piece) for piece in pieces),
+        )
+
+    def _is_from_its_file(self, piece: dict[str, Any]) -> bool:
+        """Encodes the traced file again, from the text read at the start."""
+        text = next(
+            document.text for document in self.corpus.documents if document.id == piece["document_id"]
+        )
+        ids = vocabulary.encode(self.tokenizer, text)
+        return bool(ids[piece["token_begin"] : piece["token_end"]] == piece["ids"])
 
     def summarise(self) -> None:
         self.steps.begin("Summary")
@@ -163,6 +176,7 @@ class Demo:
             f"{held} of {len(self.steps.checks)} checks hold; {self.steps.elapsed:.0f} s."
         )
         next_steps = (
+            "source .venv/bin/activate",
             f"headrace verify {self.datasets / 'parquet'}              # every byte against its hash",
             f"headrace trace {self.runs / 'whole'} --step 3 --json     # the same, for a program",
             f"{TORCHRUN} -m headrace train {self.config} --set run.dir={self.runs / 'mine'} --set train.steps=200",
@@ -194,8 +208,16 @@ class Demo:
         """Lines of the interrupted run that its first start wrote."""
         return sum(row["attempt"] == self.interrupted[0]["attempt"] for row in self.interrupted)
 
+    def _run(self, *arguments: str | Path) -> int:
+        return self.steps.run([*HEADRACE, *arguments], shown_as=f"headrace {' '.join(map(str, arguments))}")
+
     def _headrace(self, *arguments: str | Path) -> None:
-        self.steps.run([*HEADRACE, *arguments], shown_as=f"headrace {' '.join(map(str, arguments))}")
+        if (code := self._run(*arguments)) != 0:
+            raise SystemExit(f"headrace {arguments[0]} ended with exit code {code}")
+
+    def _audit(self, run: Path) -> None:
+        clean = self._run("audit", run) == 0
+        self.steps.check(f"the ledger of {run} proves every sample consumed exactly once", clean)
 
     def _finish(self, job: Job) -> None:
         code = job.wait()

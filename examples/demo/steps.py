@@ -43,19 +43,15 @@ class Steps:
         self.checks.append(Check(self.titles[-1][0], claim, holds))
         self.say(f"  {'ok    ' if holds else 'FAILED'}  {claim}")
 
-    def run(self, command: Sequence[str | Path], *, shown_as: str | None = None) -> str:
-        """Runs a command, shows its lines as they come, and returns them. A failure ends the demo."""
+    def run(self, command: Sequence[str | Path], *, shown_as: str | None = None) -> int:
+        """Runs a command, shows its lines as they come, and returns its exit code."""
         words = [str(word) for word in command]
         self.say(f"  $ {shown_as or shlex.join(words)}")
-        lines: list[str] = []
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                lines.append(line)
                 self.say(f"  | {line.rstrip()}")
-        if process.returncode != 0:
-            raise SystemExit(f"{shlex.join(words)} ended with exit code {process.returncode}")
-        return "".join(lines)
+        return process.returncode
 
     @property
     def succeeded(self) -> bool:

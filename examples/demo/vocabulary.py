@@ -25,3 +25,11 @@ def train(texts: Iterable[str], path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     tokenizer.save(str(temporary))
     temporary.rename(path)
+
+
+def encode(path: Path, text: str) -> list[int]:
+    """The ids of one document as a dataset holds them, the token that ends it included."""
+    tokenizer = Tokenizer.from_file(str(path))
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    assert end is not None  # it was trained with it
+    return [*tokenizer.encode(text).ids, end]
