@@ -71,11 +71,11 @@ def test_a_step_that_the_reference_has_not_is_a_difference_and_nothing_is_not_eq
 def test_one_check_that_fails_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     steps = Steps(total=1)
     steps.begin("one")
-    assert not steps.succeeded
-    steps.check("holds", True)
-    assert steps.succeeded
-    steps.check("does not", False)
-    assert not steps.succeeded
+    verdicts = [steps.succeeded]
+    for claim, holds in (("holds", True), ("does not", False), ("holds again", True)):
+        steps.check(claim, holds)
+        verdicts.append(steps.succeeded)
+    assert verdicts == [False, True, False, False]
     assert "FAILED  does not" in capsys.readouterr().out
 
 
