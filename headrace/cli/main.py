@@ -81,3 +81,8 @@ def _run(module: ModuleType, args: argparse.Namespace) -> int:
         # Whoever read our output has gone, as `| head` does. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (
+        OSError
+    ) as error:  # no space, no permission, a directory where a file should be: the system says it best
+        print(f"headrace: {error}", file=sys.stderr)
+        return HeadraceError.exit_code

@@ -33,7 +33,7 @@ from headrace.dataeng.sources.base import (
     read_slice,
 )
 from headrace.dataeng.storage import Store
-from headrace.errors import DamageError, HeadraceError
+from headrace.errors import DamageError, HeadraceError, InputError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.config import TokenizeConfig
@@ -120,6 +120,8 @@ def main(connection: Connection, context: Context) -> None:
         connection.send(Failed(kind, str(error)))
     except EOFError:
         return
+    except OSError as error:  # no space, no permission: the system says it best
+        connection.send(Failed(InputError, str(error)))
     except Exception:  # noqa: BLE001 every end of a worker is told to the parent
         connection.send(Failed(None, traceback.format_exc()))
 
@@ -147,16 +149,20 @@ class UnitRunner:
         ):
             return task.earlier
         damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
+        seen: set[Slice] = set()
         while True:
             attempt = _Attempt(self._context, self._encoder, task, report)
             try:
                 record = attempt.run(damaged if self._context.quarantine_damage else set())
                 break
             except _SliceDamage as error:
-                if not self._context.quarantine_damage:
+                # Rows of the slice may already be in a shard, so begin again: the first time to see whether the
+                # damage is in the file or was on the way, then without any of them.
+                if error.part in seen and not self._context.quarantine_damage:
                     raise
-                # Rows of the slice may already be in a shard: begin again, without any of them.
-                damaged.add(error.part)
+                if error.part in seen:
+                    damaged.add(error.part)
+                seen.add(error.part)
         self._journal.write(record)
         return record
 

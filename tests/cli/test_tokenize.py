@@ -85,6 +85,14 @@ def test_what_cannot_be_used_is_said_and_exits_with_2(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_where_the_dataset_should_be_is_a_message(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    assert tokenize(inputs, tmp_path / "out", str(inputs / "corpus")) == 2
+    assert "File exists" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [("1000", 1000), ("4k", 4096), ("64M", 64 << 20), ("1 GiB", 1 << 30), ("2MB", 2 << 20)],

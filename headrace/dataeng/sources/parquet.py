@@ -38,7 +38,7 @@ _BATCH_ROWS: Final = 1024
 _BATCH_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 20
 # What Arrow raises for bytes that are not what they should be; it has no narrower class for it.
-_ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError)
+_ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,8 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
                     yield Batch(first_row=row, texts=texts, ids=ids, byte_offsets=None, rejects=rejects)
                 row += len(texts)
         except _ARROW_ERRORS as error:
+            if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+                raise InputError(f"{place} could not be read here: {_first_line(error)}") from None
             raise SourceDamage(f"{place} cannot be read: {_first_line(error)}") from None
     if row != part.num_rows:
         raise SourceDamage(f"{place} holds only {row:,}")

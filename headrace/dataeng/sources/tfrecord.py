@@ -231,20 +231,32 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
         batch = BatchBuilder(part.first_row, columns)
         for row in range(part.first_row, end):
             header = file.read(_HEADER.size)
-            length = _HEADER.unpack(header)[0] if looks_like_tfrecord(header) else None
-            if length is None or length > min(MAX_PAYLOAD, source.size - offset - FRAME_BYTES):
+            length = _HEADER.unpack(header)[0] if looks_like_tfrecord(header) else -1
+            body = b""
+            if 0 <= length <= min(MAX_PAYLOAD, source.size - offset - FRAME_BYTES):
+                body = file.read(length + _FOOTER.size)
+            if len(body) != length + _FOOTER.size:
                 raise InputError(
                     f"{source.name}: record {row:,} at byte {offset:,} is not where it was planned; the file "
                     "changed while it was read. Leave the inputs as they are and run the same command again"
                 )
-            payload, footer = file.read(length), file.read(_FOOTER.size)
-            if len(footer) < _FOOTER.size or masked_crc(payload) != _FOOTER.unpack(footer)[0]:
-                batch.add(offset, None, DAMAGED)
+            if not _is_intact(body):
+                file.seek(
+                    offset + _HEADER.size
+                )  # once more: a bit may have been lost on the way, not in the file
+                body = file.read(length + _FOOTER.size)
+            if _is_intact(body):
+                batch.add(offset, body[:length], None)
             else:
-                batch.add(offset, payload, None)
+                batch.add(offset, None, DAMAGED)
             offset += FRAME_BYTES + length
             if batch.is_full():
                 yield batch.build()
                 batch = BatchBuilder(row + 1, columns)
         if batch.texts:
             yield batch.build()
+
+
+def _is_intact(body: bytes) -> bool:
+    """Whether a payload is the one of the checksum behind it."""
+    return body[-_FOOTER.size :] == _FOOTER.pack(masked_crc(body[: -_FOOTER.size]))
