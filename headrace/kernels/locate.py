@@ -18,6 +18,7 @@ from headrace.kernels.lattice import count_at_most, point
 from headrace.kernels.mix import derive
 
 _ONE = np.uint64(1)
+_LANE_ORDER = np.uint64(0x4C414E4553)  # "LANES": no lane has this number
 
 
 @njit
@@ -69,13 +70,20 @@ def epoch_position(
     before = epoch * num_sequences
     offset = draw - ids_in_lane(before, lane, lanes)
     # The epoch's ordinals are `before` .. `before + N`: every lane holds N // L of them, and the N % L lanes from
-    # `first` on (cyclically) hold one more.
-    base, extra = num_sequences // lanes, num_sequences % lanes
-    first = before % lanes
-    wrapped = max(0, first + extra - lanes)
-    longer_before = min(lane, wrapped) + min(max(lane - first, 0), extra - wrapped)
-    size = base + (1 if (lane - first) % lanes < extra else 0)
-    start = lane * base + longer_before
+    # the first on (cyclically) hold one more. Runs lie on the axis longer ones first, each kind in a keyed order, so
+    # that neighbouring lanes, and with them neighbouring ids, read far apart.
+    base, longer = num_sequences // lanes, num_sequences % lanes
+    epoch_key = derive(source_key, np.uint64(epoch))
+    lane_key = derive(epoch_key, _LANE_ORDER)
+    turn = (lane - before % lanes) % lanes
+    if turn < longer:
+        size = base + 1
+        start = size * int(permute(np.uint64(turn), np.uint64(longer), lane_key))
+    else:
+        size = base
+        start = longer + size * (
+            longer + int(permute(np.uint64(turn - longer), np.uint64(lanes - longer), lane_key))
+        )
     # Windows of nearly equal size, none longer than `window`.
     num_windows = (size - 1) // window + 1
     width, wider = size // num_windows, size % num_windows
@@ -86,7 +94,7 @@ def epoch_position(
     else:
         index = wider + (offset - wider * (width + 1)) // width
         window_start = wider + index * width
-    key = derive(derive(derive(source_key, np.uint64(epoch)), np.uint64(lane)), np.uint64(index))
+    key = derive(derive(epoch_key, np.uint64(lane)), np.uint64(index))
     inside = permute(np.uint64(offset - window_start), np.uint64(width), key)
     return epoch, start + window_start + int(inside)
 

@@ -215,6 +215,16 @@ def test_ranks_of_a_world_that_divides_the_lanes_share_few_shards() -> None:
         assert sum(map(len, per_rank)) <= 240 + 24
 
 
+def test_a_batch_smaller_than_the_lanes_is_drawn_from_all_over_the_source() -> None:
+    """16 consecutive ids of 960 lanes over 64 shards: as many shards as 16 random draws meet, 14.3 on average."""
+    plan = make(source("a", [300] * 64), lanes=960)
+    where = plan.locate(range(64 * 300))
+    met = [len(set(batch)) for batch in where.shard.reshape(-1, 16).tolist()]
+    expected = 64 * (1 - (63 / 64) ** 16)
+    assert abs(sum(met) / len(met) - expected) < 0.3
+    assert min(met) >= 8
+
+
 def test_a_plan_file_is_read_back_to_the_same_plan(tmp_path: Path) -> None:
     for k in range(2):
         write_dataset(tmp_path / f"d{k}", [random_documents(k, 30)])
