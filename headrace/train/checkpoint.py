@@ -19,6 +19,7 @@ from torch.optim import AdamW
 from headrace.dataeng.storage import sync_directory, write_whole
 from headrace.errors import DamageError
 from headrace.train.checkpoint_record import RECORD, CheckpointRecord, StoredFile
+from headrace.train.leftovers import remove_leftovers
 from headrace.train.model.transformer import Transformer
 from headrace.train.optimizer import optimizer_state
 from headrace.train.parallel import World
@@ -47,8 +48,7 @@ class Checkpoints:
         """Removes what killed writers left unfinished. Before any save of this process."""
         if self._world.rank == 0:
             self._directory.mkdir(parents=True, exist_ok=True)
-            for leftover in self._directory.glob(".tmp-*"):
-                shutil.rmtree(leftover)
+            remove_leftovers(self._directory)
 
     def save(self, step: int, state: dict[str, Any], make_record: MakeRecord) -> Path:
         """Writes the checkpoint of `step` done steps; when this returns on rank 0, it is durable and `latest`.

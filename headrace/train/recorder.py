@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.dataeng.storage import write_whole
 from headrace.manifests.ledger import LEDGER, Ledger
 from headrace.train.job import CONFIG, PLAN, Job
+from headrace.train.leftovers import remove_leftovers
 from headrace.train.metrics import MetricsLog, StepMetrics
 from headrace.train.step import StepResult
 
@@ -21,6 +22,7 @@ class Recorder:
 
     def __init__(self, job: Job, *, first_step: int, next_sample: int) -> None:
         self._length = job.config.data.sequence_length
+        remove_leftovers(job.directory)
         if not (job.directory / PLAN).exists():
             job.plan.save(job.directory / PLAN)
         write_whole(job.directory / CONFIG, job.config.to_yaml().encode())

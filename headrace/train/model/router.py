@@ -75,9 +75,12 @@ class Router(nn.Module):
 
 def _stats(logits_BTE: Tensor, shares_BTE: Tensor, experts_BTK: Tensor) -> RouterStats:
     E, (T, K) = logits_BTE.shape[-1], experts_BTK.shape[1:]
-    # Comparing and summing counts without atomics: the same on every device and in every order.
-    chosen_BTE = (experts_BTK[..., None] == torch.arange(E, device=experts_BTK.device)).any(dim=2)
-    counts_BE = chosen_BTE.sum(dim=1)
+    # Counted by comparing, one choice at a time: no atomics, and no more memory than one layer of scores.
+    experts_E = torch.arange(E, device=experts_BTK.device)
+    counts_BE = sum(
+        ((chosen_BT[..., None] == experts_E).sum(dim=1) for chosen_BT in experts_BTK.unbind(-1)),
+        start=torch.zeros_like(experts_E),
+    )
     balance = (counts_BE * (E / (T * K)) * shares_BTE.mean(dim=1)).sum()
     z = logits_BTE.logsumexp(dim=-1).square().mean(dim=1).sum()
     with torch.no_grad():
