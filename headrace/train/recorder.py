@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
+from headrace import __version__
 from headrace.dataeng.storage import write_whole
 from headrace.manifests.ledger import LEDGER, Ledger
+from headrace.manifests.run import RUN, RunManifest, Start
 from headrace.train.job import CONFIG, PLAN, Job
 from headrace.train.leftovers import remove_leftovers
 from headrace.train.metrics import MetricsLog, StepMetrics
@@ -34,10 +40,31 @@ class Recorder:
             world_size=job.place.size,
             global_batch_size=job.config.train.global_batch_size,
         )
+        self._note_start(job, first_step)
         self._metrics = MetricsLog(
             job.directory, tensorboard=job.config.metrics.tensorboard, first_step=first_step
         )
         self._clock = time.perf_counter()
+
+    def _note_start(self, job: Job, first_step: int) -> None:
+        path = job.directory / RUN
+        before = RunManifest.from_bytes(path.read_bytes(), str(path)) if path.exists() else RunManifest()
+        start = Start(
+            attempt=self.attempt,
+            first_step=first_step,
+            plan_hash=job.plan.hash,
+            config_hash=job.config.hash,
+            world_size=job.place.size,
+            device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            datasets={source.name: source.content_hash for source in job.plan.sources},
+            software={
+                "headrace": __version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+            },
+        )
+        write_whole(path, before.with_start(start).to_bytes())
 
     def record(self, step: int, batch: Batch, result: StepResult) -> None:
         seconds = time.perf_counter() - self._clock
