@@ -17,7 +17,7 @@ from examples.demo.steps import Steps
 TORCHRUN = "torchrun --nproc_per_node 2"
 HEADRACE = (sys.executable, "-m", "headrace")
 TITLES = 9
-KILL_AFTER = 12  # a few steps past the checkpoint at 8, so that the restart has steps to do again
+KILL_AFTER = 23  # a few steps past the checkpoint at 20, so that the restart has steps to do again
 SHARD_BYTES = 1 << 20  # small, so that this corpus makes many shards
 
 
