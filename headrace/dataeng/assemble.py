@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from headrace.dataeng.batch import Batch
 from headrace.dataeng.plan import Plan
 from headrace.dataeng.shards import OpenShards
+from headrace.dataeng.threads import Threads
 from headrace.errors import DamageError, UsageError
 from headrace.kernels.gather import boundaries, gather_row
 
@@ -43,17 +43,22 @@ class Assembler:
     def __init__(self, plan: Plan, cache_dir: Path | None = None) -> None:
         self.plan = plan
         self._shards = open_shards(plan, cache_dir)
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends each `build` under way, in whatever thread, before its next row."""
+        self._closed = True
 
     @property
     def bytes_fetched(self) -> int:
         """Bytes this process moved from the stores."""
         return sum(shards.cache.bytes_fetched for shards in self._shards)
 
-    def announce(self, ids: NDArray[np.int64], executor: Executor) -> None:
+    def announce(self, ids: NDArray[np.int64], threads: Threads) -> None:
         """Starts to open the shards of samples that will be asked for soon."""
         where = self.plan.locate(ids)
         for key in dict.fromkeys(zip(where.source.tolist(), where.shard.tolist(), strict=True)):
-            executor.submit(self._shards[key[0]].get, key[1])
+            threads.submit(self._shards[key[0]].get, key[1])
 
     def build(self, first: int, end: int, rank: int, world_size: int) -> Batch:
         """The rank's rows of the global batch [first, end).
@@ -69,6 +74,8 @@ class Assembler:
         labels, positions = np.empty_like(inputs), np.empty_like(inputs)
         pieces = digest = 0
         for row in range(len(ids)):
+            if self._closed:
+                raise UsageError("the loader was closed while it built a batch")
             source = int(where.source[row])
             shard = self._shards[source].get(int(where.shard[row]))
             row_pieces, largest, row_digest = gather_row(

@@ -10,7 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +19,13 @@ from typing import Any
 from headrace.dataeng.assemble import Assembler, rank_ids
 from headrace.dataeng.batch import Batch
 from headrace.dataeng.plan import MAX_SAMPLE, Plan
+from headrace.dataeng.threads import Threads
 from headrace.errors import UsageError
 from headrace.manifests.cursor import Cursor
 
 _FETCH_THREADS = 8  # downloads wait on the network, not on a core
 _FETCH_AHEAD = 4  # shards are opened this many times further ahead than batches are built
+_CLOSE_SECONDS = 5.0  # a store that does not answer holds no job back
 
 
 class Loader:
@@ -37,7 +39,8 @@ class Loader:
     world size and any batch size may go on from any cursor. Ranks may differ by one row where the batch size is not
     a multiple of the world size. Every rank yields the same number of batches (law 9).
 
-    A loader is its own iterator, for one pass, in one process and one consuming thread.
+    A loader is its own iterator, for one pass, in one process and one consuming thread. An error skips nothing: after
+    it the loader stands where it stood, and `next` asks for the same batch again.
     """
 
     def __init__(
@@ -76,17 +79,17 @@ class Loader:
         self._plan = plan
         self._batch_size = global_batch_size
         self._rank, self._world_size = rank, world_size
-        self._num_steps, self._end = num_steps, end_sample
+        self._num_steps, self._end_sample = num_steps, end_sample
         self._assembler = Assembler(plan, None if cache_dir is None else Path(cache_dir))
         self._depth = prefetch
-        self._builders = ThreadPoolExecutor(threads, "headrace-build") if threads else None
-        self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "headrace-fetch") if threads else None
+        self._builders = Threads(threads, "headrace-build") if threads else None
+        self._fetchers = Threads(_FETCH_THREADS, "headrace-fetch") if threads else None
         self._ready: deque[Future[Batch]] = deque()
-        self._handed_steps = 0
         self._started = self._closed = False
         self.wait_seconds = 0.0
         """Seconds that all callers together have waited in `next`."""
-        self._seek(plan.cursor() if cursor is None else cursor)
+        self._cursor = plan.cursor() if cursor is None else cursor
+        self._seek(self._cursor)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -96,13 +99,17 @@ class Loader:
             raise UsageError("the loader is closed; make a new one from the last batch's cursor")
         self._started = True
         began = time.perf_counter()
-        batch = self._take()
+        try:
+            batch = self._take()
+        except BaseException:
+            self._ready.clear()
+            self._next = self._cursor.next_sample
+            raise
         if batch is None:
             raise StopIteration
+        self._cursor = batch.cursor
         waited = time.perf_counter() - began
         self.wait_seconds += waited
-        self._handed_steps += 1
-        self._cursor = batch.cursor
         return replace(batch, wait_seconds=waited)
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,12 +135,13 @@ class Loader:
         return self._assembler.bytes_fetched
 
     def close(self) -> None:
-        """Stops the threads; batches under way are dropped. Idempotent."""
+        """Stops the threads; batches and downloads under way are dropped, within seconds. Idempotent."""
         self._closed = True
         self._ready.clear()
-        for pool in (self._builders, self._fetchers):
-            if pool is not None:
-                pool.shutdown(wait=True, cancel_futures=True)
+        self._assembler.close()
+        for threads in (self._builders, self._fetchers):
+            if threads is not None:
+                threads.close(_CLOSE_SECONDS)
 
     def __enter__(self) -> Loader:
         return self
@@ -147,40 +155,35 @@ class Loader:
         self.close()
 
     def _seek(self, cursor: Cursor) -> None:
-        self._next = self._announced = self._plan.check(cursor)
+        start = self._next = self._announced = self._plan.check(cursor)
+        steps_end = MAX_SAMPLE if self._num_steps is None else start + self._num_steps * self._batch_size
+        self._end = min(MAX_SAMPLE if self._end_sample is None else self._end_sample, steps_end, MAX_SAMPLE)
         # A cursor of a plan that this one extends is, from here on, a cursor of this one.
-        self._cursor = self._plan.cursor(self._next)
+        self._cursor = self._plan.cursor(start)
 
-    def _bounds(self, first: int) -> tuple[int, int] | None:
-        """The global batch that starts at `first`, or None past the end."""
-        end = min(first + self._batch_size, MAX_SAMPLE if self._end is None else self._end)
-        return (first, end) if first < end else None
+    def _bounds(self) -> tuple[int, int] | None:
+        """The global batch to be built next, or None past the end."""
+        end = min(self._next + self._batch_size, self._end)
+        return (self._next, end) if self._next < end else None
 
     def _take(self) -> Batch | None:
-        if self._num_steps is not None and self._handed_steps >= self._num_steps:
+        if self._builders is not None:
+            self._schedule(self._builders)
+            return self._ready.popleft().result() if self._ready else None
+        bounds = self._bounds()
+        if bounds is None:
             return None
-        if self._builders is None:
-            bounds = self._bounds(self._next)
-            if bounds is None:
-                return None
-            self._next = bounds[1]
-            return self._assembler.build(*bounds, self._rank, self._world_size)
-        self._schedule(self._builders)
-        return self._ready.popleft().result() if self._ready else None
+        self._next = bounds[1]
+        return self._assembler.build(*bounds, self._rank, self._world_size)
 
-    def _schedule(self, builders: ThreadPoolExecutor) -> None:
+    def _schedule(self, builders: Threads) -> None:
         """Keeps `prefetch` batches under way, and their shards' downloads further ahead."""
-        steps_left = self._depth if self._num_steps is None else self._num_steps - self._handed_steps
-        while len(self._ready) < min(self._depth, steps_left):
-            bounds = self._bounds(self._next)
-            if bounds is None:
-                return
-            self._announce_until(self._next + self._batch_size * self._depth * _FETCH_AHEAD)
+        while len(self._ready) < self._depth and (bounds := self._bounds()) is not None:
+            self._announce_until(min(self._next + self._batch_size * self._depth * _FETCH_AHEAD, self._end))
             self._next = bounds[1]
             self._ready.append(builders.submit(self._assembler.build, *bounds, self._rank, self._world_size))
 
     def _announce_until(self, sample: int) -> None:
-        sample = min(sample, MAX_SAMPLE if self._end is None else self._end)
         if self._fetchers is None or sample <= self._announced:
             return
         ids = rank_ids(self._announced, sample, self._rank, self._world_size)

@@ -1,4 +1,6 @@
 import itertools
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from headrace.dataeng.batch import Batch
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.loader import Loader
 from headrace.dataeng.plan import Plan
+from headrace.dataeng.shards import OpenShards, Shard
 from headrace.dataeng.source import PlanSource
+from headrace.dataeng.storage import Store
 from headrace.errors import DamageError, InputError, MismatchError, UsageError
 from headrace.kernels.gather import row_reference
 from headrace.manifests.cursor import Cursor
@@ -186,8 +190,6 @@ def test_law_10_the_same_stream_comes_from_any_store(
         root = write_dataset(tmp_path / name, shards, compression=compression)
         uri = str(root)
         if where == "s3":
-            from headrace.dataeng.storage import Store
-
             uri = f"{request.getfixturevalue('s3_bucket')}/{name}"
             for path in root.iterdir():
                 Store(uri).write(path.name, path.read_bytes())
@@ -213,6 +215,68 @@ def test_law_7_a_damaged_shard_ends_the_stream_with_its_name_and_no_hang(tmp_pat
         pytest.raises(DamageError, match=r"shard\.000002-000\.mds"),
     ):
         list(itertools.islice(loader, 100))
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_law_8_an_error_skips_no_batch(plan: Plan, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was away for a while leaves no hole in the stream of a caller that asks again."""
+    real = OpenShards.get
+    away = iter([False, True, True, False])
+
+    def get(shards: OpenShards, index: int) -> Shard:
+        if not threading.current_thread().name.startswith("headrace-fetch") and next(away, False):
+            raise InputError("the store is away")
+        return real(shards, index)
+
+    seen: list[int] = []
+    errors = 0
+    with Loader(plan, global_batch_size=8, threads=threads, num_steps=6) as loader:
+        monkeypatch.setattr(OpenShards, "get", get)
+        while len(seen) < 6:
+            before = loader.state_dict()
+            try:
+                seen.append(next(loader).first_sample)
+            except InputError:
+                errors += 1
+                assert loader.state_dict() == before
+        with pytest.raises(StopIteration):
+            next(loader)
+    assert seen == [0, 8, 16, 24, 32, 40]
+    assert errors
+
+
+def test_only_shards_of_the_batches_asked_for_are_fetched(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "d", [random_documents(s, 30) for s in range(20)], compression="zstd")
+    plan = Plan.create([PlanSource.open(root)], sequence_length=T, lanes=12)
+    with Loader(plan, global_batch_size=2, num_steps=2, cache_dir=tmp_path / "c") as loader:
+        assert len(list(loader)) == 2
+    needed = set(plan.locate(range(4)).shard.tolist())
+    assert {path.name for path in (tmp_path / "c").rglob("*.mds")} == {
+        f"shard.{index:06d}-000.mds" for index in needed
+    }
+
+
+def test_a_store_that_does_not_answer_does_not_hold_back_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_dataset(tmp_path / "d", [random_documents(s, 30) for s in range(20)], compression="zstd")
+    plan = Plan.create([PlanSource.open(root)], sequence_length=T, lanes=12)
+    first = {f"shard.{index:06d}-000.mds.zstd" for index in plan.locate(range(4)).shard.tolist()}
+    answer = threading.Event()
+    real = Store.download
+
+    def download(store: Store, name: str, path: Path) -> None:
+        if name not in first:
+            answer.wait(60)
+        real(store, name, path)
+
+    monkeypatch.setattr(Store, "download", download)
+    monkeypatch.setattr("headrace.dataeng.loader._CLOSE_SECONDS", 0.2)
+    with Loader(plan, global_batch_size=4, cache_dir=tmp_path / "c") as loader:
+        next(loader)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10  # not the minute for which the others wait
+    answer.set()
 
 
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
