@@ -78,9 +78,12 @@ def shard(model: Transformer, mesh: DeviceMesh, *, half: bool) -> None:
     """Spreads parameters, gradients and optimizer state over `mesh`, block by block (ZeRO-3).
 
     Parameters stay fp32; with `half`, blocks compute in bf16 and gradients are reduced in fp32. Routers then form
-    groups of their own, kept in fp32: a token's experts must not depend on a rounded gate.
+    groups of their own, kept in fp32: a token's experts must not depend on a rounded gate. What enters a module is
+    never cast: activations are bf16 from the embedding on, and the fp32 rotations that enter beside them stay so
+    (a cast reaches into dataclasses too).
     """
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+    dtype = torch.bfloat16 if half else torch.float32
+    policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
     exact = MixedPrecisionPolicy(torch.float32, torch.float32, cast_forward_inputs=False)
     for block in model.blocks:
         assert isinstance(block, Block)

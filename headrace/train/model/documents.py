@@ -14,9 +14,6 @@ from torch import Tensor
 class Documents:
     """The document layout of one micro-batch, made once and shared by all layers.
 
-    Not a tuple on purpose: `fully_shard` casts the floating tensors it finds in tuples, lists and dicts that enter
-    a module, and positions must stay exact.
-
     positions_BT: int64, from 0 inside each document.
     boundaries: int32 [documents + 1], offsets of document starts in the B*T flattened tokens; every row starts one.
     longest: tokens of the longest document.
