@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from headrace.errors import MismatchError, WorkerError
+from headrace.errors import MismatchError
 from headrace.manifests.cursor import Cursor
+from headrace.train.agreement import in_step, require_same_run
 from headrace.train.checkpoint import Checkpoints, training_state
 from headrace.train.checkpoint_record import CheckpointRecord, StoredFile
 from headrace.train.config import RunConfig
@@ -44,7 +45,7 @@ def train(config: RunConfig) -> None:
         world = stack.enter_context(joined(place, timeout_seconds=config.train.collective_timeout))
         if world.rank == 0:
             stack.enter_context(run_lock(job.directory))
-        world.gather(None)  # nobody reads the run directory before it is ours
+        require_same_run(job, world)  # and nobody reads the run directory before it is ours
         _run(job, world, stop)
 
 
@@ -86,7 +87,7 @@ def _run(job: Job, world: World, stop: StopRequest) -> None:
             cache_dir=config.loader.cache_dir,
         ) as loader:
             done = first_step
-            for batch in loader:
+            for batch in in_step(loader, world, stop):
                 result = stepper.step(done, batch, stop=stop.wanted)
                 if recorder is not None:
                     recorder.record(done, batch, result)
@@ -98,11 +99,6 @@ def _run(job: Job, world: World, stop: StopRequest) -> None:
                     if recorder is not None:
                         say(f"asked to stop: step {done:,} is saved, the same command continues")
                     return
-                if stop.orphaned:
-                    raise WorkerError(
-                        f"rank {world.rank}: the launcher of this process is gone; ending after step {done:,}, so "
-                        "that a restart finds the run free"
-                    )
         assert done == config.train.steps, "the loader ends with the plan's number of steps"
     finally:
         if recorder is not None:
