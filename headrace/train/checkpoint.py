@@ -68,7 +68,7 @@ class Checkpoints:
                 files |= part
             write_whole(temporary / RECORD, make_record(files).to_bytes())
             self._commit(temporary, final)
-            self._prune()
+            self._prune(step)
         return final
 
     def load(
@@ -132,8 +132,9 @@ class Checkpoints:
         sync_directory(self._directory)
         write_whole(self._directory / LATEST, f"{final.name}\n".encode())
 
-    def _prune(self) -> None:
-        for step in self.committed()[: -self._keep]:
+    def _prune(self, newest: int) -> None:
+        # Later ones were found damaged and are being replayed: they count for nothing.
+        for step in [step for step in self.committed() if step <= newest][: -self._keep]:
             # Renamed first: a half-removed checkpoint must not look like a damaged one.
             doomed = self._directory / f".tmp-old-{_name(step)}"
             os.rename(self._directory / _name(step), doomed)

@@ -190,6 +190,18 @@ def test_a_damaged_checkpoint_gives_way_to_its_replay_but_is_kept(several: Path)
     assert (several / "damaged-step-00000004").is_dir()
 
 
+def test_damaged_checkpoints_ahead_do_not_push_out_whole_ones(several: Path) -> None:
+    """The run fell back from 8 over 6 to 4; what it saves next is not the oldest of too many."""
+    record = CheckpointRecord.from_bytes((several / "step-00000004" / RECORD).read_bytes(), "here")
+    for step in (6, 8):
+        shutil.copytree(several / "step-00000004", several / f"step-{step:08d}")
+        (several / f"step-{step:08d}" / RECORD).write_bytes(b"")
+    with joined(Place(), timeout_seconds=30) as world:
+        checkpoints = Checkpoints(several, world, keep=1)
+        checkpoints.save(5, {"weight": torch.full((64,), 5.0)}, renewed(record, 5))
+    assert load_tiny(several)[0] == 5
+
+
 def test_what_a_killed_writer_left_is_neither_loaded_nor_in_the_way(several: Path) -> None:
     """A kill before the rename leaves `.tmp-…`; after it, the checkpoint counts although `latest` is old (C14)."""
     shutil.copytree(several / "step-00000004", several / ".tmp-step-00000005")
