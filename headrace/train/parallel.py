@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
 
 from headrace.train.environment import Place
 from headrace.train.model.transformer import Block, Transformer
@@ -85,9 +86,26 @@ def shard(model: Transformer, mesh: DeviceMesh, *, half: bool) -> None:
     dtype = torch.bfloat16 if half else torch.float32
     policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
     exact = MixedPrecisionPolicy(torch.float32, torch.float32, cast_forward_inputs=False)
+
+    def place(parameter: nn.Parameter) -> Shard:
+        return Shard(cut_axis(parameter.shape, mesh.size()))
+
     for block in model.blocks:
         assert isinstance(block, Block)
         if half:
-            fully_shard(block.moe.router, mesh=mesh, mp_policy=exact)
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+            fully_shard(block.moe.router, mesh=mesh, mp_policy=exact, shard_placement_fn=place)
+        fully_shard(block, mesh=mesh, mp_policy=policy, shard_placement_fn=place)
+    fully_shard(model, mesh=mesh, mp_policy=policy, shard_placement_fn=place)
+
+
+def cut_axis(shape: Sequence[int], ranks: int) -> int:
+    """The axis along which ranks share a parameter: the first, unless its uneven parts would waste more than 1/16.
+
+    Parts are padded to the largest. Of 64 experts on 512 ranks, 448 ranks would hold nothing and each would gather
+    eight times the matrix; cut along a later axis, which must split evenly, all hold the same.
+    """
+    length = shape[0]
+    padding = -length % ranks
+    if padding * 16 <= length:
+        return 0
+    return next((axis for axis in range(1, len(shape)) if shape[axis] % ranks == 0), 0)

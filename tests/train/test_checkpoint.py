@@ -19,7 +19,7 @@ from headrace.train.config import RunConfig
 from headrace.train.environment import Place
 from headrace.train.parallel import joined
 from tests.train.ranks import SERVER, on_ranks
-from tests.train.tiny import tiny_config, tiny_dataset
+from tests.train.tiny import tiny_config, tiny_dataset, tiny_values
 from tests.train.workers import Outcome, assert_same_training, take_steps
 
 
@@ -70,6 +70,18 @@ def test_loading_restores_every_bit(dataset: Path, saved: tuple[Path, Outcome]) 
     for ranks in (1, 2):
         found = on_ranks(ranks, continue_from, config, 0, directory, None)[0]
         assert found.state.keys() == expected.state.keys()
+        assert all(torch.equal(found.state[name], tensor) for name, tensor in expected.state.items())
+
+
+def test_a_checkpoint_loads_wherever_its_experts_were_cut(dataset: Path, tmp_path: Path) -> None:
+    """Two experts: four ranks cut them along their width, three and one along the axis of experts (C6, C12)."""
+    values = tiny_values(dataset, dataset.parent / "run", global_batch_size=12, micro_batch_size=1)
+    values["model"]["moe"]["num_experts"] = 2
+    config = RunConfig.model_validate(values)
+    expected = on_ranks(4, save_steps, config, tmp_path / "four")[0]
+    assert len(expected.losses) == 2
+    for ranks in (3, 1):
+        found = on_ranks(ranks, continue_from, config, 0, tmp_path / "four", None)[0]
         assert all(torch.equal(found.state[name], tensor) for name, tensor in expected.state.items())
 
 

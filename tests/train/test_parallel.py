@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headrace.train.environment import Place
-from headrace.train.parallel import joined
+from headrace.train.parallel import cut_axis, joined
 from tests.train.ranks import on_ranks
 
 
@@ -36,3 +36,22 @@ def wait_for_a_sleeper(place: Place) -> float:
 def test_no_rank_waits_longer_than_the_timeout_for_one_that_hangs() -> None:
     waited, _ = on_ranks(2, wait_for_a_sleeper)
     assert 1 < waited < 7
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "axis"),
+    [
+        ((64, 2048, 1024), 8, 0),
+        ((64, 2048, 1024), 512, 1),  # fewer experts than ranks
+        ((60, 2048, 1024), 8, 1),  # 4 of 64 would be padding
+        ((60, 1401, 1024), 8, 2),
+        ((60, 1401, 1407), 8, 0),  # nothing splits evenly
+        ((50257, 2048), 8, 0),  # 7 rows of padding are not worth a copy
+        ((32,), 512, 0),
+        ((5, 7), 1, 0),
+    ],
+)
+def test_parameters_are_cut_where_no_rank_is_left_without(
+    shape: tuple[int, ...], ranks: int, axis: int
+) -> None:
+    assert cut_axis(shape, ranks) == axis

@@ -9,7 +9,7 @@ from headrace.train.config import RunConfig
 from headrace.train.environment import Place
 from headrace.train.step import NonFiniteError
 from tests.train.ranks import on_ranks
-from tests.train.tiny import tiny_config, tiny_dataset
+from tests.train.tiny import tiny_config, tiny_dataset, tiny_values
 from tests.train.workers import Outcome, assert_same_training, take_steps
 
 STEPS = 3
@@ -43,16 +43,36 @@ def test_ranks_and_micro_batches_train_as_one_process_does(
         assert all(torch.equal(outcome.state[name], alone.state[name]) for outcome in outcomes)
 
 
+def test_clipping_has_done_something(dataset: Path, alone: Outcome) -> None:
+    clip_norm = tiny_config(dataset, dataset.parent / "run").optimizer.clip_norm
+    assert min(alone.grad_norms) > clip_norm
+
+
+@pytest.mark.parametrize("experts", [2, 6])
+def test_experts_fewer_than_ranks_or_uneven_train_as_one_process_does(experts: int, dataset: Path) -> None:
+    """They are cut along another axis than the rest; first weights, clipping, moments and biases with them."""
+    values = tiny_values(dataset, dataset.parent / "run", micro_batch_size=2)
+    values["model"]["moe"]["num_experts"] = experts
+    config = RunConfig.model_validate(values)
+    expected, found = (on_ranks(ranks, take_steps, config, STEPS)[0] for ranks in (1, 4))
+    assert_same_training(found, expected, tolerance=1e-5)
+
+
 def test_first_weights_do_not_depend_on_the_number_of_ranks(dataset: Path) -> None:
     config = tiny_config(dataset, dataset.parent / "run")
     one, four = on_ranks(1, take_steps, config, 0)[0], on_ranks(4, take_steps, config, 0)[3]
     assert all(torch.equal(one.state[name], four.state[name]) for name in one.state)
 
 
-def test_experts_stay_different(alone: Outcome) -> None:
-    for name, tensor in alone.state.items():
-        if ".experts." in name and name.startswith("model/"):
-            assert all(not torch.equal(tensor[0], other) for other in tensor[1:])
+def test_each_expert_learns_from_tokens_of_its_own(alone: Outcome) -> None:
+    """C5. Their weights differ from the start; what they were moved by must differ too, and be something."""
+    moments = {name: tensor for name, tensor in alone.state.items() if name.endswith("/exp_avg")}
+    experts = [tensor for name, tensor in moments.items() if ".experts." in name]
+    assert len(experts) == 4
+    for tensor in experts:
+        for i, moment in enumerate(tensor):
+            assert moment.abs().sum() > 0
+            assert not any(torch.allclose(moment, other, rtol=0.1) for other in tensor[:i])
 
 
 def test_an_infinite_gradient_stops_every_rank_before_the_update(dataset: Path) -> None:

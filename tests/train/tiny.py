@@ -55,7 +55,10 @@ def tiny_values(dataset: Path, run: Path, **train: Any) -> dict[str, Any]:
             "collective_timeout": 60,
             **train,
         },
-        "optimizer": {"lr": 1e-2},
+        "optimizer": {
+            "lr": 1e-2,
+            "clip_norm": 0.2,
+        },  # below the norms of its steps, so that clipping is in all tests
         "schedule": {"warmup_steps": 2},
     }
 
