@@ -7,6 +7,7 @@
     ├── MismatchError     a plan, cursor, job or run is not the one expected exit 2
     ├── DamageError       bytes differ from the hash recorded for them       exit 1
     ├── BudgetError       too many rejects, or nothing left to publish       exit 1
+    ├── IncompleteError   too early: others have not finished yet             exit 75
     └── WorkerError       a worker process or a rank ended unexpectedly      exit 3
 
 A message says what was found, what was expected, what follows and what to do; catching `HeadraceError`
@@ -55,6 +56,12 @@ class BudgetError(HeadraceError):
     """Too much was rejected, or nothing was left to publish."""
 
     exit_code = 1
+
+
+class IncompleteError(HeadraceError):
+    """Too early: another process is at work, or a part is not done. 75 is EX_TEMPFAIL: the same may work later."""
+
+    exit_code = 75
 
 
 class WorkerError(HeadraceError):

@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError
 # In the order in which a dataset meets them. Each is a module here with HELP, add_arguments(parser) and run(args) -> int.
 VERBS: Final = {
     "tokenize": "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest",
+    "launch": "write a SLURM or Kubernetes job file for a tokenization in parts",
     "verify": "check every byte, count and name of a dataset against its manifest",
     "inspect": "show what is in a dataset: counts, lengths, sources, rejects, one document decoded",
     "plan": "fix the order of every sample, or say what an order will cost to read",
@@ -26,7 +27,7 @@ INTERRUPTED: Final = 130
 
 _EPILOG = """\
 exit codes: 0 fine; 1 what was checked is not right; 2 bad usage or input; 3 a worker or rank died;
-130 interrupted; 143 terminated
+75 too early, the same may work later; 130 interrupted; 143 terminated
 
 example:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json books/*.parquet

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
+    from headrace.tokenize.pipeline import ShareOutcome
 
 HELP = "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest"
 
@@ -21,10 +22,13 @@ A job that was interrupted or killed is continued by the same command, and gives
 with any --workers. --workers, --max-rejects, --on-damage, --progress and --json do not change a byte.
 
 exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
-2 bad usage or input; 3 a worker died; 130 interrupted; 143 terminated
+2 bad usage or input; 3 a worker died; 75 too early: another process is at work, or a part is missing; 130 interrupted;
+143 terminated
 
 examples:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json --workers 8 books/ 'web/*.parquet'
+  headrace tokenize ... --shard-of 3/16      the fourth of 16 jobs, on any machine that sees --out; then, once,
+  headrace tokenize ... --finish             (`headrace launch` writes both for SLURM and Kubernetes)
   headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
       --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/"""
 
@@ -70,14 +74,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="stop",
         help="what to do about damaged row groups and records: stop (default), or reject their rows",
     )
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
+        "--shard-of", metavar="I/N", help="do only part I (from 0) of N of the work, and publish nothing"
+    )
+    part.add_argument(
+        "--finish", action="store_true", help="publish what the parts did; refuse if one is missing"
+    )
     parser.add_argument("--progress", choices=["auto", "live", "plain", "none"], default="auto")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
     from headrace.cli.progress import reporter
-    from headrace.tokenize.config import Execution, TokenizeConfig
-    from headrace.tokenize.pipeline import tokenize
+    from headrace.tokenize.config import Execution, Share, TokenizeConfig
+    from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
 
     config = TokenizeConfig(
         text_column=args.text_column,
@@ -94,11 +105,13 @@ def run(args: argparse.Namespace) -> int:
         quarantine_damage=args.on_damage == "quarantine",
         on_progress=show,
     )
+    job = (args.sources, args.tokenizer, args.out, config, execution)
     before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        outcome = tokenize(
-            args.sources, tokenizer=args.tokenizer, out=args.out, config=config, execution=execution
-        )
+        if args.shard_of is not None:
+            told = tokenize_share(*job, share=Share.parse(args.shard_of))
+            return _tell_share(told, args.shard_of, as_json=args.json)
+        outcome = (finish_shares if args.finish else tokenize)(*job)
     except (KeyboardInterrupt, _TerminatedError) as error:
         show.close()
         print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)
@@ -113,6 +126,20 @@ def run(args: argparse.Namespace) -> int:
         names = ", ".join(outcome.ignored[:5]) + (" ..." if len(outcome.ignored) > 5 else "")
         print(f"passed over {len(outcome.ignored):,} files that are not data: {names}", file=sys.stderr)
     print(_table(outcome.manifest, args.out, outcome.already_complete))
+    return 0
+
+
+def _tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> int:
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        print(json.dumps({"share": share, **asdict(outcome)}, indent=1, sort_keys=True))
+        return 0
+    print(
+        f"share {share}: all of its {outcome.units:,} units are done; {outcome.units_done:,} of {outcome.units_total:,} "
+        "units of the whole job. When all are, run the command with --finish instead of --shard-of"
+    )
     return 0
 
 

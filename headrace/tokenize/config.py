@@ -73,3 +73,24 @@ class Execution:
             raise UsageError(f"--workers {self.workers}: expected 1 or more")
         if not 0 <= self.max_rejects <= 1:
             raise UsageError(f"--max-rejects {self.max_rejects}: expected a fraction from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `count` parts of a job, done by a job of its own: the units whose number leaves `index` modulo `count`."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """From "i/n". Raises `UsageError`."""
+        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text)
+        if match is None or not int(match[1]) < int(match[2]):
+            raise UsageError(
+                f"--shard-of {text!r}: expected i/n with i from 0 to n - 1, for instance 0/16 for the first of 16 jobs"
+            )
+        return cls(int(match[1]), int(match[2]))
+
+    def has(self, unit: int) -> bool:
+        return unit % self.count == self.index

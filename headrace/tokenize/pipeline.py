@@ -19,14 +19,14 @@ from typing import Any
 
 from headrace.dataeng.mds import token_dtype
 from headrace.dataeng.sources.base import Columns, SourceFile
-from headrace.dataeng.sources.discover import discover
+from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import open_input
 from headrace.dataeng.storage import Store, redact
-from headrace.errors import DamageError, MismatchError
+from headrace.errors import DamageError, IncompleteError, MismatchError
 from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
-from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, TokenizeConfig
+from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, Share, TokenizeConfig
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
@@ -34,6 +34,15 @@ from headrace.tokenize.units import Unit, plan_units
 from headrace.tokenize.worker import Context, Counts, Done, Task
 
 _MAX_SLICE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareOutcome:
+    """units: of this share, all done now. units_done, units_total: of the whole job, as far as is known here."""
+
+    units: int
+    units_done: int
+    units_total: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +55,91 @@ class Outcome:
 
 
 def tokenize(
-    places: Sequence[str], *, tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
 ) -> Outcome:
     """Tokenizes `places` (files, directories, globs, URIs) with the file `tokenizer` into the dataset `out`.
 
     Raises:
         UsageError, InputError: before any work.
-        MismatchError: `out` holds another job, or another process is at work on it.
+        MismatchError: `out` holds another job.
+        IncompleteError: another process is at work on `out`.
         DamageError: a source is damaged, and damage is not to be quarantined; or `out` is not what it was.
         BudgetError: nothing to publish, or too many rejects; finished units are kept.
         WorkerError: a worker died; finished units are kept.
     """
+    store, job, found = _read(places, tokenizer, out, config, execution)
+    with _only_job_in(store):
+        finished = _finished(store, job)
+        if finished is not None:
+            return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
+        return _publish(store, job, found, execution)
+
+
+def tokenize_share(
+    places: Sequence[str],
+    tokenizer: str,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    share: Share,
+) -> ShareOutcome:
+    """Does the units of one share of the job and publishes nothing; shares may run at the same time, anywhere.
+
+    Raises as `tokenize`.
+    """
+    store, job, found = _read(places, tokenizer, out, config, execution)
+    with _only_job_in(store, among_shares=True):
+        units = plan_units(job.sources, config.unit_bytes)
+        mine = [unit for unit in units if share.has(unit.index)]
+        if _finished(store, job, among_shares=True) is None:
+            _run_units(store, job, found.columns, execution, mine, among_shares=True)
+        done = len(Journal(store).records()) if not store.exists(MANIFEST) else len(units)
+    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units))
+
+
+def finish_shares(
+    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+) -> Outcome:
+    """Publishes what the shares did. A unit whose files have been damaged since is done again.
+
+    Raises:
+        IncompleteError: a unit is missing; the message says which.
+        Otherwise as `tokenize`.
+    """
+    store, job, found = _read(places, tokenizer, out, config, execution)
+    with _only_job_in(store):
+        finished = _finished(store, job)
+        if finished is not None:
+            return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
+        _require_all_units(store, plan_units(job.sources, config.unit_bytes))
+        return _publish(store, job, found, execution)
+
+
+def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
+    units = plan_units(job.sources, job.config.unit_bytes)
+    records = _run_units(store, job, found.columns, execution, units)
+    manifest = publish(store, job, records, execution.max_rejects)
+    Journal(store).remove()
+    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored)
+
+
+def _require_all_units(store: Store, units: Sequence[Unit]) -> None:
+    done = Journal(store).records()
+    missing = [unit.index for unit in units if unit.index not in done]
+    if missing:
+        shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        raise IncompleteError(
+            f"{store.describe()}: {len(missing):,} of {len(units):,} units are not done ({shown}), so nothing is "
+            "published. Unit u belongs to the share u modulo n of n: run those again with --shard-of, or run the "
+            "command with neither --shard-of nor --finish to do what is left here"
+        )
+
+
+def _read(
+    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+) -> tuple[Store, Job, Discovered]:
+    """Everything that is known before any work: where it goes, what it is, what is in the sources."""
     store = Store(out)
     with open_input(tokenizer) as file:
         tokenizer_bytes = file.read()
@@ -78,14 +161,7 @@ def tokenize(
         inputs=_inputs(found.sources),
         software=_software(),
     )
-    with _only_job_in(store):
-        finished = _finished(store, job)
-        if finished is not None:
-            return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-        records = _run_units(store, job, found.columns, execution)
-        manifest = publish(store, job, records, execution.max_rejects)
-        Journal(store).remove()
-    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored)
+    return store, job, found
 
 
 def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
@@ -134,26 +210,33 @@ def _identity(job: Job) -> dict[str, Any]:
     }
 
 
-def _finished(store: Store, job: Job) -> DatasetManifest | None:
-    """The dataset if this very job is complete here; else None, once the directory is fit for the job."""
+def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetManifest | None:
+    """The dataset if this very job is complete here; else None, once the directory is fit for the job.
+
+    among_shares: others may be writing, so that nothing is cleaned.
+    """
     journal, wanted, where = Journal(store), _identity(job), store.describe()
     if store.exists(MANIFEST):
         manifest = DatasetManifest.from_bytes(store.read(MANIFEST), store.describe(MANIFEST))
         there = {name: value for name, value in asdict(manifest).items() if name in wanted}
         require_same_job(there, wanted, where)
-        _finish_cleaning(store, journal, manifest)
+        if not among_shares:
+            _finish_cleaning(store, journal, manifest)
         return manifest
-    begun = journal.job()
+    others = store.list()
+    begun = journal.job()  # after the list: whoever begins a job writes this file before any other
     if begun is not None:
         require_same_job(begun, wanted, where)
-    elif others := store.list():
+    elif others:
         raise MismatchError(
             f"{where} is not empty ({others[0]}{', ...' if len(others) > 1 else ''}) and holds no tokenization; "
             "nothing was changed. Give a new directory with --out"
         )
-    store.clean_temporaries()
+    if not among_shares:
+        store.clean_temporaries()
     if begun is None:
         journal.begin(wanted)
+        require_same_job(journal.job() or wanted, wanted, where)  # another may have begun at the same moment
     return None
 
 
@@ -170,10 +253,17 @@ def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) 
     sweep(store, expected)
 
 
-def _run_units(store: Store, job: Job, columns: Columns, execution: Execution) -> list[UnitRecord]:
+def _run_units(
+    store: Store,
+    job: Job,
+    columns: Columns,
+    execution: Execution,
+    units: Sequence[Unit],
+    *,
+    among_shares: bool = False,
+) -> list[UnitRecord]:
     from headrace.tokenize.pool import Pool
 
-    units = plan_units(job.sources, job.config.unit_bytes)
     earlier = Journal(store).records()
     tasks = [Task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
     num_workers = max(1, min(execution.workers, len(tasks)))
@@ -200,7 +290,8 @@ def _run_units(store: Store, job: Job, columns: Columns, execution: Execution) -
                 else:
                     tracker.open(unit, report)
     except BaseException:
-        store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
+        if not among_shares:
+            store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
         raise
     return records
 
@@ -256,8 +347,10 @@ def _plus(a: Counts, b: Counts) -> Counts:
 
 
 @contextmanager
-def _only_job_in(store: Store) -> Iterator[None]:
-    """Holds a local dataset directory for one process; the kernel lets go of it however the process ends."""
+def _only_job_in(store: Store, *, among_shares: bool = False) -> Iterator[None]:
+    """Holds a local dataset directory for one process, or for any number of shares; the kernel lets go of it however
+    a process ends.
+    """
     if not store.is_local:
         yield
         return
@@ -266,10 +359,11 @@ def _only_job_in(store: Store) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if among_shares else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise MismatchError(
+            raise IncompleteError(
                 f"{store.describe()}: another process is tokenizing into this directory; wait for it to end"
+                + ("" if among_shares else ", or, if it is a share, for all shares to end")
             ) from None
         yield
     finally:

@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -33,18 +34,25 @@ class Pool:
         spawn = multiprocessing.get_context(
             "spawn"
         )  # a forked tokenizer may hold a lock of a thread that is gone
-        self._workers = []
-        for number in range(num_workers):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(
-                target=worker.main,
-                args=(theirs, context),
-                name=f"headrace-tokenize-{number}",
-                daemon=True,
-            )
-            process.start()
-            theirs.close()
-            self._workers.append(_Worker(process, ours))
+        self._workers: list[_Worker] = []
+        # Ctrl-C reaches the whole group, and the parent decides. A worker is born with it blocked, or it would break
+        # off its imports with a traceback; for the parent it waits. (Starting the tracker would unblock it again.)
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for number in range(num_workers):
+                ours, theirs = spawn.Pipe()
+                process = spawn.Process(
+                    target=worker.main,
+                    args=(theirs, context),
+                    name=f"headrace-tokenize-{number}",
+                    daemon=True,
+                )
+                process.start()
+                theirs.close()
+                self._workers.append(_Worker(process, ours))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Counts | Done]]:
         """Yields (unit, what was reported) until every task is done.

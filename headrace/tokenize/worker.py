@@ -107,7 +107,7 @@ Report = Counts | Done | Failed
 
 def main(connection: Connection, context: Context) -> None:
     """The process: Task or None (the end) comes in; Counts, and for each Task one Done or Failed, go out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the pool had it from the start
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if context.parallel_tokenizer else "false"
