@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 import random
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError, InputError
@@ -49,9 +48,10 @@ class NodeCache:
         self._root = (cache_dir or default_cache_dir()) / dataset.manifest.content_hash[:32]
         self.bytes_fetched = 0
         self._count = threading.Lock()
+        self._verified: dict[str, tuple[int, int, int]] = {}
 
     def path(self, row: ShardRow) -> Path:
-        """The local raw file of a shard, its SHA-256 just checked; fetches it if need be.
+        """The local raw file of a shard, its SHA-256 checked once by this process; fetches it if need be.
 
         Raises:
             DamageError: the bytes differ from the manifest's hash, and still do after one more fetch.
@@ -59,18 +59,32 @@ class NodeCache:
         """
         if self._in_place:
             path = self._dataset.store.local_path(row.name)
-            if (problem := _difference(path, row.raw_bytes, row.raw_sha256)) is not None:
+            if (problem := self._problem(row, path)) is not None:
                 raise self._damage(row, problem)
             return path
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._root / row.name.removesuffix(".zstd")
         with _locked(self._root / f"{path.name}.lock"):
-            if path.exists() and _difference(path, row.raw_bytes, row.raw_sha256) is None:
-                return path
-            for stale in self._root.glob(f".tmp-*-{path.name}*"):  # only the lock's holder writes these
-                stale.unlink()
-            self._fetch_with_retries(row, path)
+            if self._problem(row, path) is not None:
+                self._fetch_with_retries(row, path)
+                self._verified[row.name] = _stamp(path)
         return path
+
+    def _problem(self, row: ShardRow, path: Path) -> str | None:
+        """How a local raw file differs from its record, or None.
+
+        A file that was hashed and not touched since is not hashed again: a shard that was closed to stay within
+        `OpenShards`' limits may be opened very often.
+        """
+        try:
+            stamp = _stamp(path)
+        except FileNotFoundError:
+            return "it is missing"
+        if self._verified.get(row.name) == stamp:
+            return None
+        if (problem := _difference(path, row.raw_bytes, row.raw_sha256)) is None:
+            self._verified[row.name] = stamp
+        return problem
 
     def _fetch_with_retries(self, row: ShardRow, path: Path) -> None:
         damaged = False
@@ -91,8 +105,8 @@ class NodeCache:
                 time.sleep(pause * random.uniform(0.5, 1.5))  # many nodes meet the same outage
 
     def _fetch(self, row: ShardRow, path: Path) -> None:
-        stored = path.parent / f".tmp-{uuid.uuid4().hex}-{path.name}.stored"
-        raw = stored.with_suffix(".raw")
+        # Only the lock's holder writes these names, so what a killed one left is written over.
+        stored, raw = (path.parent / f".tmp-{path.name}.{kind}" for kind in ("stored", "raw"))
         try:
             self._dataset.store.download(row.name, stored)
             with self._count:
@@ -115,7 +129,7 @@ class NodeCache:
 
         written = 0
         try:
-            with open(stored, "rb") as source, open(raw, "xb") as target:
+            with open(stored, "rb") as source, open(raw, "wb") as target:
                 for chunk in zstandard.ZstdDecompressor().read_to_iter(source, write_size=_CHUNK):
                     written += len(chunk)
                     if written > row.raw_bytes:  # bounded, whatever the frame claims
@@ -151,10 +165,22 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def map_file(path: Path) -> memoryview:
-    """The file's bytes, mapped read-only."""
-    with open(path, "rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def map_file(path: Path) -> Any:
+    """The file's bytes, mapped read-only, as an object with the buffer protocol.
+
+    By Arrow, because Python's own `mmap` keeps a file descriptor as long as the map lives, and a process may well read
+    more shards at a time than it may have descriptors.
+    """
+    import pyarrow as pa
+
+    with pa.memory_map(os.fspath(path)) as file:
+        return file.read_buffer()
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """What changes when the file does, short of somebody's intent."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from headrace.kernels.feistel import permutation
 from headrace.kernels.mix import derive_reference
 
+_OBJECT_BYTES = 1024
 _SHARD_ORDER = 0x5348415244  # "SHARD": keeps the shard permutation's key apart from the windows' keys
 
 
@@ -36,7 +37,8 @@ class EpochOrder:
 
     @property
     def nbytes(self) -> int:
-        return self.shards.nbytes + self.ends.nbytes
+        """Memory it holds, Python's objects included: orders of tiny sources are many and have little else."""
+        return self.shards.nbytes + self.ends.nbytes + _OBJECT_BYTES
 
 
 class EpochOrders:

@@ -63,9 +63,13 @@ class Shard:
 
 
 class OpenShards:
-    """The shards of one dataset in use by this process, least recently used indexes dropped. Thread-safe."""
+    """The shards of one dataset in use by this process, the least recently used ones closed. Thread-safe.
+
+    Two limits: bytes of the indexes of documents, and maps, of which Linux gives a process 65,530.
+    """
 
     INDEX_LIMIT_BYTES = 192 << 20
+    MAX_OPEN = 4096
 
     def __init__(self, dataset: Dataset, cache_dir: Path | None = None) -> None:
         self.dataset = dataset
@@ -91,9 +95,12 @@ class OpenShards:
             where = self.dataset.store.describe(row.name)
             shard = Shard.map(path, row, self.dataset.manifest.dtype, where)
             with self._lock:
+                if index not in self._open:
+                    self._bytes += shard.ends.nbytes
                 self._open[index] = shard
-                self._bytes += shard.ends.nbytes
-                while self._bytes > self.INDEX_LIMIT_BYTES and len(self._open) > 1:
+                while len(self._open) > 1 and (
+                    self._bytes > self.INDEX_LIMIT_BYTES or len(self._open) > self.MAX_OPEN
+                ):
                     self._bytes -= self._open.popitem(last=False)[1].ends.nbytes
                 self._opening.pop(index, None)
         return shard

@@ -54,6 +54,33 @@ def test_law_7_a_damaged_cached_shard_is_fetched_again(root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_shard_is_hashed_once_a_process_unless_its_file_was_touched(
+    tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = Dataset.open(write_dataset(tmp_path / "d", [random_documents(1, 40)], compression=compression))
+    hashed: list[Path] = []
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return file_sha256(path)
+
+    monkeypatch.setattr("headrace.dataeng.cache.file_sha256", counted)
+    cache, row = NodeCache(dataset, tmp_path / "c"), dataset.shards.row(0)
+    path = cache.path(row)
+    first = len(hashed)
+    assert cache.path(row) == path
+    assert len(hashed) == first
+    damaged = bytearray(path.read_bytes())
+    damaged[30] ^= 1
+    path.write_bytes(damaged)
+    if compression == "none":
+        with pytest.raises(DamageError):
+            cache.path(row)
+    else:
+        assert file_sha256(cache.path(row)) == row.raw_sha256
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_law_7_damage_at_rest_is_refused_by_name(tmp_path: Path, compression: str) -> None:
     root = write_dataset(tmp_path / "d", [random_documents(1, 40)], compression=compression)
     dataset = Dataset.open(root)

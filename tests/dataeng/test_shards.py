@@ -51,6 +51,21 @@ def test_indexes_are_dropped_past_their_limit_and_read_again(tmp_path: Path) -> 
     assert shards.get(0).tokens(3).tolist() == first
 
 
+def test_open_shards_hold_no_file_descriptors_and_are_limited_in_number(tmp_path: Path) -> None:
+    """A rank reads as many shards at a time as it has lanes; a process may have 1,024 descriptors."""
+
+    class Few(OpenShards):
+        MAX_OPEN = 50
+
+    root = write_dataset(tmp_path / "d", [random_documents(s, 3) for s in range(80)])
+    before = len(list(Path("/dev/fd").iterdir()))
+    shards = Few(Dataset.open(root))
+    held = [shards.get(index) for index in range(80)]
+    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert len(shards._open) == 50
+    assert shards._bytes == sum(shard.ends.nbytes for shard in held[-50:])
+
+
 def test_a_shard_that_holds_other_counts_than_its_row_is_refused(tmp_path: Path) -> None:
     a = Dataset.open(write_dataset(tmp_path / "a", [[[1, 2, 3], [4]]]))
     b = Dataset.open(write_dataset(tmp_path / "b", [[[1, 2], [4]]]))
