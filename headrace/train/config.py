@@ -5,10 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from headrace.dataeng.storage import redact
 from headrace.errors import UsageError
@@ -89,12 +97,22 @@ class TrainConfig(Section):
     collective_timeout: PositiveInt = 600
 
 
+def _mounted(path: str) -> str:
+    """Refuses a URI: taken for a path, it would silently be a directory `s3:` on each machine's own disk."""
+    if "://" in path:
+        raise ValueError(f"{redact(path)} is a URI; expected a directory of a mounted file system")
+    return path
+
+
+Directory = Annotated[str, Field(min_length=1), AfterValidator(_mounted)]
+
+
 class LoaderConfig(Section):
     """What changes the speed of the loader, never its samples."""
 
     threads: PositiveInt = 2
     prefetch: PositiveInt = 4
-    cache_dir: str | None = None
+    cache_dir: Directory | None = None
 
 
 class MetricsConfig(Section):
@@ -106,7 +124,7 @@ class MetricsConfig(Section):
 class RunSection(Section):
     """`dir`: a directory that all ranks see; it holds everything the run writes."""
 
-    dir: str = Field(min_length=1)
+    dir: Directory
 
 
 class RunConfig(Section):

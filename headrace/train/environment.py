@@ -23,7 +23,7 @@ class Place:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Place:
-        """Raises `UsageError` if some of torchrun's variables are set and others are not."""
+        """Raises `UsageError` if some of torchrun's variables are set and others are not, or are no place in a job."""
         needed = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         if "RANK" not in variables and "WORLD_SIZE" not in variables:
             return cls()
@@ -33,5 +33,11 @@ class Place:
                 f"the environment sets some of torchrun's variables but not {', '.join(missing)}; start the job with "
                 "torchrun, or unset RANK and WORLD_SIZE for a single process"
             )
-        rank, local_rank, size = (int(variables[name]) for name in needed[:3])
+        try:
+            rank, local_rank, size = (int(variables[name]) for name in needed[:3])
+        except ValueError:
+            rank = local_rank = size = -1
+        if not 0 <= local_rank <= rank < size:
+            found = ", ".join(f"{name}={variables[name]!r}" for name in needed[:3])
+            raise UsageError(f"the environment sets {found}; expected 0 <= LOCAL_RANK <= RANK < WORLD_SIZE")
         return cls(rank=rank, local_rank=local_rank, size=size, launched=True)

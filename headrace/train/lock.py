@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.errors import MismatchError
+from headrace.errors import MismatchError, UsageError
 
 # A worker whose launcher was killed ends at its next step; a restart gives it this long.
 PATIENCE_SECONDS = 30.0
@@ -22,6 +22,7 @@ def run_lock(directory: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator
 
     Raises:
         MismatchError: another job still holds it after `patience` seconds.
+        UsageError: its file system has no locks.
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -49,3 +50,8 @@ def _acquire(descriptor: int, directory: Path, patience: float) -> None:
                 sys.stderr.write(f"headrace train: {directory} is in use; waiting up to {patience:.0f} s\n")
                 told = True
             time.sleep(0.1)
+        except OSError as error:
+            raise UsageError(
+                f"{directory}: its file system cannot lock files ({error.strerror}), so nothing would keep a second job "
+                "out; mount it with locks (Lustre: `flock`), or choose another run.dir"
+            ) from None

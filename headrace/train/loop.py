@@ -17,7 +17,7 @@ from headrace.train.checkpoint_record import CheckpointRecord, StoredFile
 from headrace.train.config import RunConfig
 from headrace.train.environment import Place
 from headrace.train.job import Job, prepare
-from headrace.train.lock import run_lock
+from headrace.train.lock import PATIENCE_SECONDS, run_lock
 from headrace.train.model.init import initialise
 from headrace.train.model.transformer import Transformer
 from headrace.train.optimizer import build_optimizer
@@ -44,7 +44,9 @@ def train(config: RunConfig) -> None:
         stack.enter_context(stop.listening())
         world = stack.enter_context(joined(place, timeout_seconds=config.train.collective_timeout))
         if world.rank == 0:
-            stack.enter_context(run_lock(job.directory))
+            # The other ranks wait for this one, and not for ever.
+            patience = min(PATIENCE_SECONDS, config.train.collective_timeout / 2)
+            stack.enter_context(run_lock(job.directory, patience=patience))
         require_same_run(job, world)  # and nobody reads the run directory before it is ours
         _run(job, world, stop)
 

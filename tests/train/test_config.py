@@ -114,6 +114,13 @@ def test_a_credential_in_a_uri_is_refused_because_the_configuration_is_saved() -
     assert len(str(caught.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize("key", ["run.dir", "loader.cache_dir"])
+def test_a_uri_is_not_taken_for_a_directory(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key}: s3://host/run is a URI; expected a directory") as caught:
+        parse(TEXT, f"{key}=s3://key:secret@host/run")
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -121,7 +128,8 @@ def test_a_credential_in_a_uri_is_refused_because_the_configuration_is_saved() -
         ("model.moe.expert_width=12", "expected a multiple of 8"),
         ("model.num_kv_heads=3", "num_heads 4 is not a multiple of num_kv_heads 3"),
         ("model.num_heads=3", "width 32 is not a multiple of num_heads 3"),
-        ("model.head_width=7", "must be even"),
+        ("model.head_width=12", "a head has 12 channels; expected a multiple of 8"),
+        ("model.head_width=264", "at most 256"),
         ("schedule.warmup_steps=9", "the run has only 3 steps"),
     ],
 )

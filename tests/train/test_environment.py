@@ -21,3 +21,9 @@ def test_half_a_launcher_is_refused_by_what_is_missing(name: str) -> None:
     """Otherwise every process would believe itself alone and train the same samples."""
     with pytest.raises(UsageError, match=f"but not {name}"):
         Place.from_environment({key: value for key, value in TORCHRUN.items() if key != name})
+
+
+@pytest.mark.parametrize("changed", [{"RANK": "4"}, {"RANK": "-1"}, {"LOCAL_RANK": "x"}, {"WORLD_SIZE": ""}])
+def test_a_place_that_no_job_has_is_refused_with_what_was_set(changed: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="expected 0 <= LOCAL_RANK <= RANK < WORLD_SIZE"):
+        Place.from_environment({**TORCHRUN, **changed})

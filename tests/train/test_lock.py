@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import MismatchError
+from headrace.errors import MismatchError, UsageError
 from headrace.train.lock import run_lock
 
 HOLD = """
@@ -38,4 +40,17 @@ def test_the_lock_is_free_again_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), run_lock(tmp_path):
         _ = 1 / 0
     with run_lock(tmp_path, patience=0):
+        pass
+
+
+def test_a_file_system_without_locks_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre mounted without `flock`, for one; none is at hand here."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UsageError, match="cannot lock files"), run_lock(tmp_path, patience=0):
         pass

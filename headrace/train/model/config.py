@@ -10,6 +10,8 @@ from headrace.train.section import Section
 
 # Grouped GEMMs need rows that start on 16-byte borders; 8 elements are 16 bytes in bfloat16.
 ALIGNMENT = 8
+# The limit of flash attention, which attends inside ragged documents on CUDA; it needs ALIGNMENT as well.
+WIDEST_HEAD = 256
 
 
 class MoEConfig(Section):
@@ -76,9 +78,9 @@ class ModelConfig(Section):
             raise ValueError(
                 f"width {self.width} is not a multiple of num_heads {self.num_heads}; change one, or give head_width"
             )
-        if self.channels % 2:
+        if self.channels % ALIGNMENT or self.channels > WIDEST_HEAD:
             raise ValueError(
-                f"a head has {self.channels} channels; rotary positions turn pairs, so it must be even"
+                f"a head has {self.channels} channels; expected a multiple of {ALIGNMENT}, at most {WIDEST_HEAD}"
             )
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
