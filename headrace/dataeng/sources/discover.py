@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from headrace.dataeng.sources.base import Columns, Probe, SourceFile
-from headrace.dataeng.sources.location import expand_glob, is_file, list_directory, open_input
+from headrace.dataeng.sources.location import expand_glob, is_file, list_directory, open_input, same_file
 from headrace.dataeng.storage import redact
 from headrace.errors import DamageError, InputError
 
@@ -75,7 +75,7 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
         below = list_directory(place)
         if below is not None:
             data = [uri for uri in below if _is_data(uri)]
-            ignored += [uri for uri in below if uri not in set(data)]
+            ignored += sorted(set(below).difference(data))
             if not data:
                 problems.append(f"{redact(place)}: a directory without Parquet or TFRecord files")
             found += data
@@ -88,11 +88,13 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
             found += matches
         else:
             problems.append(f"{redact(place)}: no such file or directory")
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for uri in found:
-        if uri in seen:
-            problems.append(f"{redact(uri)}: given twice; its documents would be repeated")
-        seen.add(uri)
+        file = same_file(uri)
+        if file in seen:
+            spelt = "" if seen[file] == uri else f", as {redact(seen[file])} before"
+            problems.append(f"{redact(uri)}: given twice{spelt}; its documents would be repeated")
+        seen.setdefault(file, uri)
     if problems:
         raise InputError(_listed("cannot be used", problems))
     if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,11 @@ def is_file(uri: str) -> bool:
             return _local(uri).is_file()
         filesystem, path = _filesystem(uri)
         return bool(filesystem.isfile(path))
+
+
+def same_file(uri: str) -> str:
+    """Equal for two spellings of one file: `a`, `./a`, its absolute path, a link to it."""
+    return uri if is_remote(uri) else os.path.realpath(_local(uri))
 
 
 def _local(uri: str) -> Path:

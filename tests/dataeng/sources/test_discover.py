@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.dataeng.sources.discover import discover
+from headrace.dataeng.sources import parquet as parquet_source
+from headrace.dataeng.sources.base import Columns
+from headrace.dataeng.sources.discover import _expand, discover
 from headrace.dataeng.sources.tfrecord import TFRecordWriter
 from headrace.errors import InputError
 
@@ -44,6 +48,41 @@ def test_names_are_recorded_as_they_were_given(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     for place in ["one", "one/", "one/*.parquet", "one/a.parquet"]:
         assert [source.name for source in discover([place]).sources] == ["one/a.parquet"]
+
+
+def test_law_5_one_file_under_two_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = parquet(tmp_path / "one" / "a.parquet")
+    (tmp_path / "link.parquet").symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    for other in [
+        "one",
+        "one/a.parquet",
+        "./one/a.parquet",
+        str(file),
+        file.as_uri(),
+        "one/../one",
+        "link.parquet",
+    ]:
+        with pytest.raises(InputError, match="given twice"):
+            discover(["one", other])
+
+
+def test_a_directory_of_very_many_files_is_sorted_out_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"d/{number:06d}.{suffix}" for number in range(20_000) for suffix in ("parquet", "md")]
+    monkeypatch.setattr("headrace.dataeng.sources.discover.list_directory", lambda _: sorted(names))
+    began = time.monotonic()
+    found, ignored = _expand(["d"])
+    assert time.monotonic() - began < 10
+    assert (len(found), len(ignored)) == (20_000, 20_000)
+
+
+def test_a_probe_keeps_little_of_a_large_footer(tmp_path: Path) -> None:
+    """Ten thousand files are probed before the first is read."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({name: ["x"] * 1000 for name in ["text", *"abcdefghi"]}), path, row_group_size=1)
+    probe = parquet_source.probe(str(path), path.stat().st_size)
+    assert len(pickle.dumps(probe)) < path.stat().st_size / 10
+    assert sum(part.num_rows for part in probe.plan(0, Columns(text="text"), 1).slices) == 1000
 
 
 def test_files_that_are_not_data_are_passed_over_and_said_and_markers_are_not(tmp_path: Path) -> None:
@@ -90,12 +129,6 @@ def test_a_place_without_data_is_an_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match=r"no such file|matches no file|without Parquet"):
         discover([str(tmp_path / place)])
-
-
-def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="given twice"):
-        discover([str(tmp_path), str(path)])
 
 
 def test_the_text_column_is_the_first_known_name(tmp_path: Path) -> None:
