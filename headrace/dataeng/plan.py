@@ -247,9 +247,11 @@ class Plan:
         """Where the samples lie: any ids in [0, 2**62), in any order, repeats allowed. Thread-safe.
 
         Raises:
-            UsageError: an id outside that range.
+            UsageError: an id outside that range, or not an integer.
         """
         raw = np.asarray(sample_ids)
+        if raw.size and raw.dtype.kind not in "iuO":
+            raise UsageError(f"sample ids must be integers in [0, 2**62), found {raw.dtype}")
         if raw.size and (int(raw.min()) < 0 or int(raw.max()) >= MAX_SAMPLE):
             raise UsageError(f"sample ids must be in [0, 2**62), found {int(raw.min())} to {int(raw.max())}")
         ids = raw.astype(np.int64).ravel()

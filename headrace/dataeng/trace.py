@@ -8,8 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headrace.dataeng.assemble import open_shards
 from headrace.dataeng.lineage import read_lineage
 from headrace.dataeng.plan import Plan
@@ -68,7 +66,7 @@ class Tracer:
         Raises:
             DamageError: a shard or its lineage is not what the manifest says.
         """
-        where = self._plan.locate(np.asarray(samples, np.int64))
+        where = self._plan.locate(samples)
         for index, sample in enumerate(samples):
             source = int(where.source[index])
             shard_index, sequence = int(where.shard[index]), int(where.sequence[index])

@@ -88,7 +88,7 @@ class ShardTable:
             table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
             table = table.select(list(_COLUMNS)).cast(_schema())
             table.validate(full=True)
-        except (pa.ArrowException, KeyError, OSError) as error:
+        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise InputError(f"{where}: not a headrace shard table ({type(error).__name__})") from None
         for column in _NAMES:
             plain = pc.match_substring_regex(table[column], r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$")
@@ -139,12 +139,11 @@ class ShardTable:
         return self.column("documents")
 
     def row(self, index: int) -> ShardRow:
-        values = {name: self._table[name][index].as_py() for name in _COLUMNS}
-        return ShardRow(**{k: v.hex() if k in _HASHES else v for k, v in values.items()})
+        return _rows(self._table.slice(index, 1))[0]
 
     def rows(self) -> list[ShardRow]:
         """All rows as objects: for tools, not for a dataset of 10^6 shards on a hot path."""
-        return [self.row(index) for index in range(self.num_shards)]
+        return _rows(self._table)
 
     @property
     def digest(self) -> str:
@@ -166,6 +165,13 @@ class ShardTable:
                 for buffer in _value_bytes(self._table[name]):
                     hasher.update(buffer)
         return hasher.hexdigest()
+
+
+def _rows(table: pa.Table) -> list[ShardRow]:
+    return [
+        ShardRow(**{name: value.hex() if name in _HASHES else value for name, value in row.items()})
+        for row in table.to_pylist()
+    ]
 
 
 def _value_bytes(column: pa.ChunkedArray) -> Iterator[Any]:

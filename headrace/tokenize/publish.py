@@ -153,8 +153,8 @@ def _check_budget(
     first = "\nThe first of them:" + "".join(f"\n  {example}" for example in examples) if examples else ""
     if not totals["documents"]:
         raise BudgetError(f"no document is left, so nothing is published: {seen}{reasons}{first}")
-    if totals["rejected"] > max_rejects * totals["rows"]:
-        share = totals["rejected"] / totals["rows"]
+    share = totals["rejected"] / totals["rows"]
+    if share > max_rejects:  # a quotient, as `_enough` gives one: 0.29 * 100 is less than 29
         raise BudgetError(
             f"{share:.2%} of the rows were rejected, over the budget of {max_rejects:.2%}, so nothing is published: "
             f"{seen}{reasons}{first}\nThe work is kept: run the same command with --max-rejects "

@@ -16,6 +16,7 @@ from headrace.tokenize.publish import SOURCES, TOKENIZER
 from headrace.tokenize.tokenizers import load
 
 _SURVEYED_SHARDS = 64
+_SHARDS_AHEAD = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +76,14 @@ def document_by_id(dataset: Dataset, document_id: str) -> Document:
 
 
 def _ids(dataset: Dataset) -> Iterator[tuple[int, list[str | None]]]:
+    """The ids of every shard, read a few shards ahead of whoever looks at them."""
+    shards = range(dataset.shards.num_shards)
     with ThreadPoolExecutor(max_workers=8) as pool:
-        shards = range(dataset.shards.num_shards)
-        tables = pool.map(lambda index: _lineage(dataset, index, ["document_id"]), shards)
-        for shard, table in zip(shards, tables, strict=True):
-            yield shard, table["document_id"].to_pylist()
+        for begin in range(0, len(shards), _SHARDS_AHEAD):
+            some = shards[begin : begin + _SHARDS_AHEAD]
+            tables = pool.map(lambda index: _lineage(dataset, index, ["document_id"]), some)
+            for shard, table in zip(some, tables, strict=True):
+                yield shard, table["document_id"].to_pylist()
 
 
 def _lineage(dataset: Dataset, shard: int, columns: list[str] | None = None) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from headrace.dataeng import mds
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import read_lineage, text_hash
-from headrace.errors import DamageError
+from headrace.errors import DamageError, InputError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.shard_table import ShardRow
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, index_entries
@@ -91,18 +91,15 @@ def _file_problems(dataset: Dataset) -> Iterator[Problem]:
             yield Problem(file=name, problem=problem)
         else:
             contents[name] = data
-    counts, rows = manifest.counts, dataset.shards.rows()
-    if (
-        sum(row.tokens for row in rows) != counts.tokens
-        or sum(row.documents for row in rows) != counts.documents
-    ):
+    counts, table = manifest.counts, dataset.shards
+    if int(table.tokens.sum()) != counts.tokens or int(table.documents.sum()) != counts.documents:
         yield Problem(file="manifest.json", problem="its counts are not the sums over the shard table")
     if sum(manifest.rejects.values()) != counts.rejected:
         yield Problem(file="manifest.json", problem="its rejects by reason do not add up")
     if mds.INDEX in contents:
         zipped = manifest.compression != "none"
         index = mds.encode_index(
-            index_entries(rows, zipped=zipped),
+            index_entries(table.rows(), zipped=zipped),
             dtype=manifest.dtype,
             shard_bytes=manifest.shard_bytes,
             compression=manifest.compression,
@@ -218,7 +215,7 @@ def _suspects(dataset: Dataset, row: ShardRow, raw: bytes, lineage: Any) -> list
     manifest = dataset.manifest
     try:
         tokenizer = load(dataset.store.read(TOKENIZER), TOKENIZER)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, InputError):  # it is a problem of its own
         return documents
     lengths = lineage["tokens"].to_numpy()
     sizes = mds.sample_bytes(lengths, manifest.dtype)

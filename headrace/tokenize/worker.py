@@ -143,11 +143,15 @@ class UnitRunner:
         self._journal = Journal(context.store)
 
     def run(self, task: Task, report: Callable[[Counts], None]) -> UnitRecord:
-        """Does the unit unless an earlier run did and all its files are as they were written."""
-        if task.earlier is not None and all(
-            is_intact(self._context.store, f) for f in files_of(task.earlier)
-        ):
-            return task.earlier
+        """Does the unit unless an earlier run did and all its files are as they were written.
+
+        Damage is looked at again: what was met then may have been on the way, or has been restored since; and it is
+        for this run to say what is done about it.
+        """
+        earlier, store = task.earlier, self._context.store
+        believed = earlier is not None and DAMAGED not in earlier.rejects
+        if earlier is not None and believed and all(is_intact(store, file) for file in files_of(earlier)):
+            return earlier
         damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
         seen: set[Slice] = set()
         while True:

@@ -32,6 +32,12 @@ def test_a_step_is_traced_to_documents_whose_text_holds_its_tokens(headrace: Com
                 assert piece["text"].endswith(END_OF_TEXT)
 
 
+def test_ids_that_no_sample_has_are_refused(headrace: Command, run: Path) -> None:
+    for ids in ("-1", str(2**62), str(2**63), f"1,{2**64}", str(10**30), "x", "1.5", ""):
+        assert headrace("trace", run, "--sample", ids) == 2
+        assert headrace("plan", "--plan", run / "plan.json", f"--locate={ids}") == (2 if ids else 0)
+
+
 def test_the_ranks_of_a_step_together_are_the_step(headrace: Command, run: Path) -> None:
     seen = []
     for rank in range(2):

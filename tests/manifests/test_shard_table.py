@@ -85,6 +85,22 @@ def test_bytes_that_are_no_table_are_refused(data: bytes) -> None:
         ShardTable.from_parquet(data, "table")
 
 
+@pytest.mark.parametrize("column", ["name", "tokens", "raw_sha256"])
+def test_a_table_with_a_null_or_a_column_twice_is_refused(column: str) -> None:
+    row = ShardRow(
+        unit=0, name="s", raw_bytes=1, raw_sha256="ab" * 32, stored_bytes=1, stored_sha256="cd" * 32,
+        documents=1, tokens=1, lineage="l", lineage_sha256="ef" * 32,
+    )  # fmt: skip
+    table = ShardTable.from_rows([row])._table
+    index = table.schema.get_field_index(column)
+    nulls = pa.nulls(1, table.schema.field(column).type)
+    for bad in (table.set_column(index, column, nulls), table.append_column(column, table[column])):
+        sink = pa.BufferOutputStream()
+        pq.write_table(bad, sink)
+        with pytest.raises(InputError, match="table"):
+            ShardTable.from_parquet(bytes(sink.getvalue()), "table")
+
+
 def test_another_parquet_file_is_refused() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"tokens": [1]}), sink)

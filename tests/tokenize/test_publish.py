@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,16 @@ def test_the_budget_is_a_fraction_of_all_rows_and_reaching_it_is_within(
     with pytest.raises(BudgetError, match=r"--max-rejects 0\.015 to publish"):
         publish(Store(tmp_path), JOB, records, budget)
     publish(Store(tmp_path), JOB, records, 0.015)
+
+
+def test_the_budget_that_a_refusal_names_is_enough(tmp_path: Path) -> None:
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    job = replace(JOB, sources=(replace(SOURCE, num_rows=100),))
+    for rejected in range(1, 100):
+        with pytest.raises(BudgetError) as refused:
+            publish(Store(tmp_path), job, [record(0, 100 - rejected, rejected)], 0.0)
+        (named,) = re.findall(r"--max-rejects (\S+) to publish", str(refused.value))
+        publish(Store(tmp_path), job, [record(0, 100 - rejected, rejected)], float(named))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.dataeng.dataset import Dataset
+from headrace.dataeng.storage import Store
 from headrace.errors import UsageError
 from headrace.tokenize.survey import document_by_id, document_by_number, lengths, sources
 from tests.tokenize.jobs import EOS, some_texts
@@ -17,6 +18,21 @@ def test_a_document_is_found_by_its_id_and_its_number_and_reads_as_it_was(finish
     assert by_id.lineage["source"].endswith("c.parquet")
     assert document_by_number(dataset, by_id.number) == by_id
     assert document_by_number(dataset, 0).lineage["document_id"] == "a-1"
+
+
+def test_the_search_for_an_id_ends_where_it_is_found(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset.open(finished)
+    names: list[str] = []
+    real = Store.read
+
+    def read(store: Store, name: str) -> bytes:
+        names.append(name)
+        return real(store, name)
+
+    monkeypatch.setattr(Store, "read", read)
+    monkeypatch.setattr("headrace.tokenize.survey._SHARDS_AHEAD", 2)
+    document_by_id(dataset, "a-1")
+    assert dataset.manifest.counts.shards > 4 > len({name for name in names if "lineage" in name})
 
 
 def test_what_does_not_exist_is_refused(finished: Path) -> None:

@@ -79,6 +79,14 @@ def test_every_file_that_is_damaged_or_missing_is_named(dataset: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_damaged_shard_is_reported_though_the_tokenizer_is_damaged_too(dataset: Path) -> None:
+    row = Dataset.open(dataset).shards.row(0)
+    flip(dataset / row.name, row.raw_bytes - 8)
+    (dataset / "tokenizer.json").write_bytes(b"{")
+    problems = {problem.file: len(problem.documents) for problem in verify(str(dataset)).problems}
+    assert problems == {"tokenizer.json": 0, row.name: row.documents}
+
+
 def test_a_truncated_shard_names_its_documents(dataset: Path) -> None:
     row = Dataset.open(dataset).shards.row(0)
     path = dataset / row.name

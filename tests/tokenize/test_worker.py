@@ -18,7 +18,13 @@ from tests.tokenize.jobs import write_parquet
 
 
 def run_unit(
-    source: Path, out: Path, tokenizer: Path, *, quarantine: bool = False, reports: list[Counts] | None = None
+    source: Path,
+    out: Path,
+    tokenizer: Path,
+    *,
+    quarantine: bool = False,
+    reports: list[Counts] | None = None,
+    earlier: UnitRecord | None = None,
 ) -> UnitRecord:
     """The whole file as one unit, in this process."""
     data = tokenizer.read_bytes()
@@ -35,7 +41,8 @@ def run_unit(
         parallel_tokenizer=False,
     )
     sink = reports if reports is not None else []
-    return UnitRunner(context).run(Task(unit=unit, sources={0: found.sources[0]}), sink.append)
+    task = Task(unit=unit, sources={0: found.sources[0]}, earlier=earlier)
+    return UnitRunner(context).run(task, sink.append)
 
 
 def damage(path: Path, marker: bytes) -> None:
@@ -80,6 +87,20 @@ def test_quarantine_rejects_the_damaged_row_group_and_keeps_the_others(
     ]
     assert kept == [(group, row) for group in (0, 1, 3) for row in range(10)]
     assert Journal(Store(tmp_path / "out")).records() == {0: record}
+
+
+def test_rows_that_were_quarantined_are_looked_at_again(
+    damaged: Path, tokenizer_file: Path, tmp_path: Path
+) -> None:
+    """The footer, and with it the job, stays the same when a damaged page is restored."""
+    earlier = run_unit(damaged, tmp_path / "out", tokenizer_file, quarantine=True)
+    again = run_unit(damaged, tmp_path / "out", tokenizer_file, quarantine=True, earlier=earlier)
+    assert again == earlier
+    with pytest.raises(DamageError, match="row group 2"):
+        run_unit(damaged, tmp_path / "out", tokenizer_file, earlier=earlier)
+    damage(damaged, b"row!25 ")  # the same bit again
+    restored = run_unit(damaged, tmp_path / "out", tokenizer_file, earlier=earlier)
+    assert (restored.total("documents"), restored.rejects) == (40, {})
 
 
 def test_a_document_too_large_for_any_shard_is_a_reject(
