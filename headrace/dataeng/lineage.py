@@ -35,6 +35,7 @@ REJECTS_SCHEMA: Final = pa.schema(
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
+_ROW_GROUP: Final = 1 << 17
 
 
 def text_hash(text: bytes) -> bytes:
@@ -81,8 +82,38 @@ class LineageColumns:
         for name in SCHEMA.names:
             getattr(self, name).extend(getattr(other, name)[begin:end])
 
+    def take(self, count: int) -> LineageColumns:
+        """Removes the first `count` documents and returns them."""
+        taken = LineageColumns(**{name: getattr(self, name)[:count] for name in SCHEMA.names})
+        for name in SCHEMA.names:
+            del getattr(self, name)[:count]
+        return taken
+
+
+class LineageWriter:
+    """The lineage file of one shard. A row group is encoded as soon as it is full: as Python objects, the documents of a
+    shard may need twenty times the shard's size.
+    """
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options(SCHEMA))
+        self._held = LineageColumns()
+
+    def extend(self, documents: LineageColumns, begin: int, end: int) -> None:
+        """Appends the documents `begin` to `end` (exclusive)."""
+        self._held.extend(documents, begin, end)
+        while len(self._held.row) > _ROW_GROUP:
+            self._write(self._held.take(_ROW_GROUP))
+
     def to_parquet(self) -> bytes:
-        return encode_table(pa.table({name: getattr(self, name) for name in SCHEMA.names}, SCHEMA))
+        """The whole file; nothing can be added any more."""
+        self._write(self._held)
+        self._writer.close()
+        return bytes(self._sink.getvalue())
+
+    def _write(self, columns: LineageColumns) -> None:
+        self._writer.write_table(pa.table({name: getattr(columns, name) for name in SCHEMA.names}, SCHEMA))
 
 
 @dataclass(slots=True)
@@ -117,17 +148,18 @@ class RejectColumns:
 def encode_table(table: Any) -> bytes:
     """A Parquet file: the same bytes for the same values and version of pyarrow; page checksums on."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[name for name in ("source", "reason") if name in table.column_names],
-        row_group_size=1 << 17,
-        write_page_checksum=True,
-        store_schema=False,
-    )
+    pq.write_table(table, sink, row_group_size=_ROW_GROUP, **_writer_options(table.schema))
     return bytes(sink.getvalue())
+
+
+def _writer_options(schema: Any) -> dict[str, Any]:
+    return {
+        "compression": "zstd",
+        "compression_level": 3,
+        "use_dictionary": [name for name in ("source", "reason") if name in schema.names],
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
 
 
 def read_lineage(data: bytes, where: str, columns: list[str] | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headrace.dataeng import mds
-from headrace.dataeng.lineage import LineageColumns
+from headrace.dataeng.lineage import LineageColumns, LineageWriter
 from headrace.dataeng.mds import Lengths, Tokens
 from headrace.dataeng.storage import Store
 from headrace.manifests.canonical import sha256_hex
@@ -29,7 +29,7 @@ class ShardWriter:
     def _open(self) -> None:
         self._tokens: list[Tokens] = []
         self._lengths: list[Lengths] = []
-        self._lineage = LineageColumns()
+        self._lineage = LineageWriter()
         self._filled = 0
 
     def fits_a_shard(self, lengths: Lengths) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from headrace.dataeng.lineage import (
     SCHEMA,
     LineageColumns,
+    LineageWriter,
     RejectColumns,
     encode_table,
     read_lineage,
@@ -33,8 +34,14 @@ def some_lineage() -> LineageColumns:
     return lineage
 
 
+def encoded(lineage: LineageColumns) -> bytes:
+    writer = LineageWriter()
+    writer.extend(lineage, 0, len(lineage.row))
+    return writer.to_parquet()
+
+
 def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
-    data = some_lineage().to_parquet()
+    data = encoded(some_lineage())
     table = read_lineage(data, "here")
     assert table.schema == SCHEMA
     assert table["document_id"].to_pylist() == ["d0", None, "d2"]
@@ -44,7 +51,29 @@ def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
 
 
 def test_the_same_rows_are_the_same_bytes() -> None:
-    assert some_lineage().to_parquet() == some_lineage().to_parquet()
+    assert encoded(some_lineage()) == encoded(some_lineage())
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
+def test_bytes_depend_on_the_rows_and_not_on_how_they_came(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Row groups are written as they fill; the file is the one of a table written whole."""
+    monkeypatch.setattr("headrace.dataeng.lineage._ROW_GROUP", 64)
+    lineage = LineageColumns()
+    for row in range(count):
+        lineage.add(
+            document_id=f"d{row}", source=f"{row // 50}.parquet", row_group=row // 50, row=row, byte_offset=None,
+            text_bytes=row, tokens=row, text_hash=text_hash(b"%d" % row),
+        )  # fmt: skip
+    whole = encode_table(pa.table({name: getattr(lineage, name) for name in SCHEMA.names}, SCHEMA))
+    for step in (1, 10, 64, 1000):
+        writer = LineageWriter()
+        for begin in range(0, count, step):
+            writer.extend(lineage, begin, min(begin + step, count))
+            assert len(writer._held.row) <= 64
+        assert writer.to_parquet() == whole
+    assert pq.read_metadata(pa.BufferReader(whole)).num_row_groups == -(-count // 64)
 
 
 def test_a_part_of_the_columns_is_what_it_was() -> None:
@@ -54,7 +83,7 @@ def test_a_part_of_the_columns_is_what_it_was() -> None:
 
 
 def test_pages_have_checksums() -> None:
-    data = bytearray(some_lineage().to_parquet())
+    data = bytearray(encoded(some_lineage()))
     meta = pq.read_metadata(pa.BufferReader(bytes(data))).row_group(0).column(3)
     data[meta.data_page_offset + meta.total_compressed_size - 2] ^= 1
     with pytest.raises(DamageError, match="here: not a lineage file"):
