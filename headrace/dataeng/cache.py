@@ -62,13 +62,23 @@ class NodeCache:
             if (problem := self._problem(row, path)) is not None:
                 raise self._damage(row, problem)
             return path
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._root / row.name.removesuffix(".zstd")
+        for _ in range(_ATTEMPTS):
+            try:
+                self._ensure(row, path)
+                return path
+            except FileNotFoundError:  # a cache may be emptied at any time, also now
+                continue
+        raise InputError(
+            f"{self._root}: the cache is removed again and again while shards are fetched into it"
+        )
+
+    def _ensure(self, row: ShardRow, path: Path) -> None:
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _locked(self._root / f"{path.name}.lock"):
             if self._problem(row, path) is not None:
                 self._fetch_with_retries(row, path)
                 self._verified[row.name] = _stamp(path)
-        return path
 
     def _problem(self, row: ShardRow, path: Path) -> str | None:
         """How a local raw file differs from its record, or None.
@@ -96,8 +106,6 @@ class NodeCache:
                 if damaged or attempt == _ATTEMPTS:
                     raise
                 damaged = True  # a bad transfer is fetched again once; bytes damaged at rest stay so
-            except FileNotFoundError:
-                raise self._damage(row, "it is missing") from None
             except InputError:
                 if attempt == _ATTEMPTS:
                     raise
@@ -108,7 +116,12 @@ class NodeCache:
         # Only the lock's holder writes these names, so what a killed one left is written over.
         stored, raw = (path.parent / f".tmp-{path.name}.{kind}" for kind in ("stored", "raw"))
         try:
-            self._dataset.store.download(row.name, stored)
+            try:
+                self._dataset.store.download(row.name, stored)
+            except FileNotFoundError:
+                if self._dataset.store.exists(row.name):
+                    raise  # it is the cache that went away
+                raise self._damage(row, "it is missing") from None
             with self._count:
                 self.bytes_fetched += stored.stat().st_size
             if (problem := _difference(stored, row.stored_bytes, row.stored_sha256)) is not None:

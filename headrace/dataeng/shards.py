@@ -16,6 +16,8 @@ from headrace.errors import DamageError, InputError
 from headrace.kernels.gather import document_ends
 from headrace.manifests.shard_table import ShardRow
 
+_ATTEMPTS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -37,9 +39,11 @@ class Shard:
             raise InputError(f"{where}: {row.tokens:,} tokens in one shard; 2**32 is the limit")
         file = np.frombuffer(map_file(path), np.uint8)
         itemsize = np.dtype(dtype).itemsize
-        ends = np.empty(row.documents, np.uint32)
-        bad = document_ends(file, itemsize, ends)
-        if bad >= 0 or (row.documents and int(ends[-1]) != row.tokens):
+        # Before memory is taken for them: each document has an entry in the file's offset table.
+        possible = 0 < row.documents <= len(file) // 4
+        ends = np.empty(row.documents if possible else 0, np.uint32)
+        bad = document_ends(file, itemsize, ends) if possible else 0
+        if bad >= 0 or int(ends[-1]) != row.tokens:
             raise DamageError(
                 f"{where}: document {max(bad, 0):,} of {row.documents:,} is not where the shard says, or the shard "
                 f"does not hold {row.tokens:,} tokens; the shard is refused. Rebuild it with `headrace tokenize`"
@@ -91,9 +95,7 @@ class OpenShards:
                 if (shard := self._open.get(index)) is not None:
                     return shard
             row = self.dataset.shards.row(index)
-            path = self.cache.path(row)
-            where = self.dataset.store.describe(row.name)
-            shard = Shard.map(path, row, self.dataset.manifest.dtype, where)
+            shard = self._map(row)
             with self._lock:
                 if index not in self._open:
                     self._bytes += shard.ends.nbytes
@@ -104,3 +106,13 @@ class OpenShards:
                     self._bytes -= self._open.popitem(last=False)[1].ends.nbytes
                 self._opening.pop(index, None)
         return shard
+
+    def _map(self, row: ShardRow) -> Shard:
+        where = self.dataset.store.describe(row.name)
+        for _ in range(_ATTEMPTS):
+            path = self.cache.path(row)
+            try:
+                return Shard.map(path, row, self.dataset.manifest.dtype, where)
+            except FileNotFoundError:  # the cache was emptied between the two
+                continue
+        raise InputError(f"{where}: its cached copy is removed again and again before it can be opened")

@@ -1,6 +1,7 @@
 import dataclasses
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import zstandard
 from headrace.dataeng.cache import NodeCache, default_cache_dir, file_sha256
 from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError
+from headrace.manifests.shard_table import ShardRow
 from tests.datasets import random_documents, write_dataset
 
 
@@ -170,3 +172,20 @@ def test_the_cache_directory_follows_the_environment(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("HEADRACE_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert default_cache_dir() == Path("/xdg/headrace")
+
+
+def test_a_cache_that_is_removed_while_it_is_filled_is_filled_again(root: Path, tmp_path: Path) -> None:
+    class Swept(NodeCache):
+        removals = 0
+
+        def _fetch(self, row: ShardRow, path: Path) -> None:
+            if self.removals < 2:
+                self.removals += 1
+                shutil.rmtree(tmp_path / "c")
+            super()._fetch(row, path)
+
+    dataset = Dataset.open(root)
+    row = dataset.shards.row(0)
+    cache = Swept(dataset, tmp_path / "c")
+    assert file_sha256(cache.path(row)) == row.raw_sha256
+    assert cache.removals == 2

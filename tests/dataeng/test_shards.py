@@ -1,13 +1,16 @@
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.dataeng.cache import NodeCache
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.shards import OpenShards, Shard
 from headrace.errors import DamageError
+from headrace.manifests.shard_table import ShardRow
 from tests.datasets import random_documents, write_dataset
 
 document = st.lists(st.integers(0, 999), min_size=1, max_size=300)
@@ -72,3 +75,34 @@ def test_a_shard_that_holds_other_counts_than_its_row_is_refused(tmp_path: Path)
     path = a.store.local_path(a.shards.row(0).name)
     with pytest.raises(DamageError, match="does not hold 3 tokens"):
         Shard.map(path, b.shards.row(0), "uint16", "here")
+
+
+@pytest.mark.parametrize(("documents", "tokens"), [(0, 9), (1 << 40, 9), (2, 1 << 31), (0, 0)])
+def test_counts_that_no_file_holds_cost_no_memory_and_are_refused(
+    tmp_path: Path, documents: int, tokens: int
+) -> None:
+    dataset = Dataset.open(write_dataset(tmp_path / "a", [[[1, 2, 3], [4]]]))
+    row = replace(dataset.shards.row(0), documents=documents, tokens=tokens)
+    with pytest.raises(DamageError, match="is refused"):
+        Shard.map(dataset.store.local_path(row.name), row, "uint16", "here")
+    empty = tmp_path / "empty"
+    empty.touch()
+    with pytest.raises(DamageError, match="is refused"):
+        Shard.map(empty, row, "uint16", "here")
+
+
+def test_a_cached_copy_removed_before_it_is_opened_is_fetched_again(tmp_path: Path) -> None:
+    class Swept(NodeCache):
+        removals = 0
+
+        def path(self, row: ShardRow) -> Path:
+            path = super().path(row)
+            if self.removals < 2:
+                self.removals += 1
+                path.unlink()
+            return path
+
+    dataset = Dataset.open(write_dataset(tmp_path / "a", [[[1, 2, 3], [4]]], compression="zstd"))
+    shards = OpenShards(dataset)
+    shards.cache = Swept(dataset, tmp_path / "c")
+    assert shards.get(0).tokens(0).tolist() == [1, 2, 3]
