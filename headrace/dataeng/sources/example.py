@@ -95,14 +95,16 @@ def _entry(entry: bytes) -> tuple[str, Feature]:
 
 
 def _feature(message: bytes) -> Feature:
-    found = Feature("none", b"")
+    last, parts = "none", list[bytes]()
     for number, wire, value in _fields(message):
         if number in _KINDS:
             if wire != _BYTES:
                 raise NotAnExampleError("a value list of the wrong wire type")
             kind = _KINDS[number]  # of a oneof the last wins; parts of the same list are merged
-            found = Feature(kind, found.data + value if found.kind == kind else value)
-    return found
+            if kind != last:
+                last, parts = kind, []
+            parts.append(value)
+    return Feature(last, b"".join(parts))
 
 
 def _messages(message: bytes, wanted: int) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -97,8 +98,8 @@ def probe(uri: str, size: int) -> ParquetProbe:
             }
         except _ARROW_ERRORS as error:
             raise InputError(f"{name}: the Parquet footer cannot be read ({_first_line(error)})") from None
-    for column in columns:
-        if schema.names.count(column) > 1:
+    for column, count in Counter(schema.names).items():
+        if count > 1:
             columns[column] = "a name that two columns share"
     if sum(rows) != metadata.num_rows or metadata.num_rows < 0:
         raise InputError(

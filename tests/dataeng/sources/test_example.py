@@ -22,6 +22,15 @@ def message(number: int, value: bytes) -> bytes:
     return bytes([number << 3 | 2, len(value)]) + value
 
 
+def length_delimited(number: int, value: bytes) -> bytes:
+    """The same of any length, which is written as five bytes whatever it is."""
+    length = len(value)
+    return (
+        bytes([number << 3 | 2, *(length >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21)), length >> 28])
+        + value
+    )
+
+
 def entry(name: bytes, feature: bytes) -> bytes:
     return message(1, message(1, name) + message(2, feature))
 
@@ -114,3 +123,11 @@ def test_integers_are_read_packed_and_not_packed() -> None:
 def test_what_is_wrong_is_said(payload: bytes, problem: str) -> None:
     with pytest.raises(NotAnExampleError, match=problem):
         parse_example(payload)
+
+
+@pytest.mark.timeout(20)
+def test_a_list_in_very_many_parts_takes_time_in_proportion() -> None:
+    parts = message(1, message(1, b"x")) * 800_000
+    feature = length_delimited(2, parts)
+    features = parse_example(length_delimited(1, length_delimited(1, message(1, b"n") + feature)))
+    assert len(bytes_values(features["n"])) == 800_000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,12 @@ def test_memory_does_not_follow_the_size_of_a_row_group(tmp_path: Path) -> None:
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert rows == 2_000
     assert peak < 60 << 20
+
+
+@pytest.mark.timeout(60)
+def test_a_file_of_very_many_columns_is_planned_in_proportion(tmp_path: Path) -> None:
+    wide = {f"c{number}": [1] for number in range(20_000)}
+    pq.write_table(pa.table({**wide, "text": ["one"]}), tmp_path / "a.parquet")
+    began = time.monotonic()
+    assert discover([str(tmp_path / "a.parquet")]).columns.text == "text"
+    assert time.monotonic() - began < 10
