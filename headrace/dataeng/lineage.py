@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import DamageError
+from headrace.manifests.parquet import read_table
 
 SCHEMA: Final = pa.schema(
     [
@@ -170,7 +171,7 @@ def read_lineage(data: bytes, where: str, columns: list[str] | None = None) -> A
     wanted = columns if columns is not None else SCHEMA.names
     schema = pa.schema([SCHEMA.field(name) for name in wanted])
     try:
-        table = pq.read_table(pa.BufferReader(data), columns=wanted, page_checksum_verification=True)
+        table = read_table(data, wanted)
         table = table.select(wanted).cast(schema)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.errors import InputError
 from headrace.manifests.names import checked_name
+from headrace.manifests.parquet import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,7 @@ class ShardRow:
 _INTEGERS = ("unit", "raw_bytes", "stored_bytes", "documents", "tokens")
 _HASHES = ("raw_sha256", "stored_sha256", "lineage_sha256")
 _NAMES = ("name", "lineage")
+_LIMIT = 1 << 33  # a raw shard is under 2**32 bytes; sums over all shards stay far inside int64
 _COLUMNS = tuple(field.name for field in fields(ShardRow))
 # What a sequence is made of: compression and lineage do not enter a dataset's identity.
 _CONTENT = ("raw_sha256", "tokens", "documents")
@@ -82,10 +84,9 @@ class ShardTable:
         """Raises `InputError` when `data` is not a shard table or a name in it leaves the dataset."""
         import pyarrow as pa
         import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+            table = read_table(data)
             table = table.select(list(_COLUMNS)).cast(_schema())
             table.validate(full=True)
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
@@ -97,8 +98,12 @@ class ShardTable:
                 checked_name(bad, where)
                 raise InputError(f"{where}: shard file {bad!r} lies in a sub-directory; it is refused")
         for column in _INTEGERS:
-            if len(table) and pc.min(table[column]).as_py() < 0:
-                raise InputError(f"{where}: a negative number in column {column}; the table is refused")
+            extent = pc.min_max(table[column]).as_py()
+            if len(table) and not 0 <= extent["min"] <= extent["max"] < _LIMIT:
+                raise InputError(
+                    f"{where}: column {column} has numbers from {extent['min']:,} to {extent['max']:,}; expected "
+                    f"0 to {_LIMIT - 1:,}, so the table is refused"
+                )
         return cls(table)
 
     def to_parquet(self) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import read_lineage
 from headrace.errors import UsageError
+from headrace.manifests.parquet import read_table
 from headrace.tokenize.publish import SOURCES, TOKENIZER
 from headrace.tokenize.tokenizers import load
 
@@ -33,10 +34,7 @@ class Document:
 
 def sources(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of `sources.parquet`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(dataset.store.read(SOURCES))).to_pylist()
+    rows: list[dict[str, Any]] = read_table(dataset.store.read(SOURCES)).to_pylist()
     return rows
 
 

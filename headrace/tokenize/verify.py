@@ -19,6 +19,7 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import read_lineage, text_hash
 from headrace.errors import DamageError, InputError
 from headrace.manifests.canonical import sha256_hex
+from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardRow
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, index_entries
 from headrace.tokenize.tokenizers import load
@@ -112,19 +113,24 @@ def _file_problems(dataset: Dataset) -> Iterator[Problem]:
 def _table_problems(dataset: Dataset, contents: dict[str, bytes]) -> Iterator[Problem]:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     counts = dataset.manifest.counts
-    if SOURCES in contents:
-        table = pq.read_table(pa.BufferReader(contents[SOURCES]))
-        for name in ("rows", "documents", "rejected", "tokens", "text_bytes"):
-            if (pc.sum(table[name]).as_py() or 0) != getattr(counts, name):
-                yield Problem(file=SOURCES, problem=f"its {name} do not add up to the manifest's")
-    if REJECTS in contents:
-        reasons = pq.read_table(pa.BufferReader(contents[REJECTS]), columns=["reason"])["reason"]
-        found = {entry["values"]: entry["counts"] for entry in pc.value_counts(reasons).to_pylist()}
-        if found != dataset.manifest.rejects:
-            yield Problem(file=REJECTS, problem="its rows by reason are not the manifest's")
+    try:
+        if SOURCES in contents:
+            table = read_table(contents[SOURCES])
+            for name in ("rows", "documents", "rejected", "tokens", "text_bytes"):
+                if (pc.sum(table[name]).as_py() or 0) != getattr(counts, name):
+                    yield Problem(file=SOURCES, problem=f"its {name} do not add up to the manifest's")
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        yield Problem(file=SOURCES, problem=f"not a table of sources ({type(error).__name__})")
+    try:
+        if REJECTS in contents:
+            reasons = read_table(contents[REJECTS], ["reason"])["reason"]
+            found = {entry["values"]: entry["counts"] for entry in pc.value_counts(reasons).to_pylist()}
+            if found != dataset.manifest.rejects:
+                yield Problem(file=REJECTS, problem="its rows by reason are not the manifest's")
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        yield Problem(file=REJECTS, problem=f"not a table of rejects ({type(error).__name__})")
 
 
 def _differs(data: bytes, num_bytes: int, sha256: str) -> str | None:
@@ -149,6 +155,8 @@ def _shard_problems(dataset: Dataset, row: ShardRow) -> list[Problem]:
             problem = problem or str(error)
             return [*problems, Problem(file=row.name, problem=problem, documents=_documents(lineage))]
         problem = problem or _differs(raw, row.raw_bytes, row.raw_sha256)
+    elif (row.raw_bytes, row.raw_sha256) != (row.stored_bytes, row.stored_sha256):
+        problem = problem or "not compressed, yet the shard table gives two sizes or hashes for it"
     if problem is not None:
         suspects = _suspects(dataset, row, raw, lineage)
         return [*problems, Problem(file=row.name, problem=problem, documents=suspects)]

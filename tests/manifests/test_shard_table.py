@@ -12,7 +12,7 @@ from headrace.manifests.shard_table import ShardRow, ShardTable
 
 hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
 names = st.text("abc019._-", max_size=20).map(lambda s: "s" + s)
-counts = st.integers(0, 2**40)
+counts = st.integers(0, 2**33 - 2)
 rows = st.builds(
     ShardRow,
     unit=counts,
@@ -104,5 +104,27 @@ def test_a_table_with_a_null_or_a_column_twice_is_refused(column: str) -> None:
 def test_another_parquet_file_is_refused() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"tokens": [1]}), sink)
+    with pytest.raises(InputError, match="not a headrace shard table"):
+        ShardTable.from_parquet(bytes(sink.getvalue()), "table")
+
+
+@pytest.mark.parametrize("column", ["unit", "raw_bytes", "stored_bytes", "documents", "tokens"])
+@pytest.mark.parametrize("number", [-1, 2**33, 2**63 - 1])
+def test_a_number_that_no_shard_has_is_refused(column: str, number: int) -> None:
+    """Two shards of 2**62 tokens would have a negative sum."""
+    row = ShardRow(
+        unit=0, name="s", raw_bytes=1, raw_sha256="ab" * 32, stored_bytes=1, stored_sha256="cd" * 32,
+        documents=1, tokens=1, lineage="l", lineage_sha256="ef" * 32,
+    )  # fmt: skip
+    altered = dataclasses.replace(row, **{column: number})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"column {column} has numbers"):
+        ShardTable.from_parquet(ShardTable.from_rows([row, altered]).to_parquet(), "table")
+
+
+def test_a_null_in_the_table_is_refused() -> None:
+    table = ShardTable.from_rows([])._table
+    nulls = pa.table({name: pa.nulls(1, table.schema.field(name).type) for name in table.column_names})
+    sink = pa.BufferOutputStream()
+    pq.write_table(nulls, sink)
     with pytest.raises(InputError, match="not a headrace shard table"):
         ShardTable.from_parquet(bytes(sink.getvalue()), "table")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,6 +9,9 @@ import pytest
 
 from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError, InputError
+from headrace.manifests.canonical import sha256_hex
+from headrace.manifests.dataset import MANIFEST, SHARDS, FileEntry, content_hash
+from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.verify import Report, verify
 from tests.tokenize.jobs import CommandLine
 
@@ -103,3 +107,31 @@ def test_a_damaged_table_or_manifest_ends_the_verification(dataset: Path) -> Non
     (dataset / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"manifest\.json does not exist"):
         verify(str(dataset))
+
+
+@pytest.mark.parametrize(("file", "data"), [("sources.parquet", b"PAR1"), ("rejects.parquet", b"")])
+def test_a_table_that_is_none_although_its_hash_is_right_is_a_problem(
+    dataset: Path, file: str, data: bytes
+) -> None:
+    manifest = Dataset.open(dataset).manifest
+    entry = FileEntry(bytes=len(data), sha256=sha256_hex(data))
+    (dataset / file).write_bytes(data)
+    (dataset / MANIFEST).write_bytes(replace(manifest, files=manifest.files | {file: entry}).to_bytes())
+    assert only_problem(verify(str(dataset)))[0] == file
+
+
+def test_two_hashes_for_one_uncompressed_file_are_a_problem(dataset: Path) -> None:
+    """The loader reads such a shard by the one, `verify` by the other."""
+    opened = Dataset.open(dataset)
+    rows = opened.shards.rows()
+    table = ShardTable.from_rows([replace(rows[0], raw_sha256="00" * 32), *rows[1:]])
+    data = table.to_parquet()
+    (dataset / SHARDS).write_bytes(data)
+    manifest = replace(
+        opened.manifest,
+        files=opened.manifest.files | {SHARDS: FileEntry(bytes=len(data), sha256=sha256_hex(data))},
+        shards_digest=table.digest,
+        content_hash=content_hash(opened.manifest.tokenizer, opened.manifest.dtype, table),
+    )
+    (dataset / MANIFEST).write_bytes(manifest.to_bytes())
+    assert rows[0].name in {problem.file for problem in verify(str(dataset)).problems}
