@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from headrace.dataeng.storage import Store
 from headrace.errors import InputError, MismatchError
-from headrace.manifests.canonical import parse_json_object, pretty_json
+from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
+from headrace.manifests.names import checked_name
 from headrace.manifests.shard_table import ShardRow
+from headrace.manifests.typed import build
 
 DIRECTORY: Final = "_units"
 JOB: Final = f"{DIRECTORY}/job.json"
@@ -74,7 +76,10 @@ class Journal:
         self._store.write(JOB, pretty_json(identity))
 
     def write(self, record: UnitRecord) -> None:
-        self._store.write(_name(record.unit), pretty_json(asdict(record)))
+        body = asdict(record)
+        self._store.write(
+            _name(record.unit), pretty_json({**body, "sha256": sha256_hex(canonical_json(body))})
+        )
 
     def records(self) -> dict[int, UnitRecord]:
         """Every finished unit. A record that cannot be read is as good as none: the unit is done again."""
@@ -82,8 +87,8 @@ class Journal:
 
         def read(name: str) -> UnitRecord | None:
             try:
-                record = _record(parse_json_object(self._store.read(name), name))
-            except (InputError, KeyError, TypeError):
+                record = _record(parse_json_object(self._store.read(name), name), name)
+            except (InputError, KeyError, TypeError, FileNotFoundError):
                 return None
             return record if _name(record.unit) == name else None
 
@@ -137,16 +142,24 @@ def _name(unit: int) -> str:
     return f"{DIRECTORY}/{unit:06d}.json"
 
 
-def _record(value: dict[str, Any]) -> UnitRecord:
+def _record(value: dict[str, Any], where: str) -> UnitRecord:
+    """Raises InputError, KeyError or TypeError for what `Journal.write` did not write.
+
+    The hash is there because counts cannot be checked otherwise: the files behind them have hashes of their own.
+    """
+    if value.pop("sha256") != sha256_hex(canonical_json(value)):
+        raise InputError(f"{where}: its content differs from its own hash")
     rejects_file = value["rejects_file"]
-    return UnitRecord(
-        unit=value["unit"],
-        shards=tuple(ShardRow(**shard) for shard in value["shards"]),
-        sources=tuple(SourceCounts(**source) for source in value["sources"]),
-        rejects=value["rejects"],
-        rejects_file=None if rejects_file is None else StoredFile(**rejects_file),
-        examples=tuple(value["examples"]),
-    )
+    fixed = {
+        "shards": tuple(build(ShardRow, shard, where) for shard in value["shards"]),
+        "sources": tuple(build(SourceCounts, source, where) for source in value["sources"]),
+        "rejects_file": None if rejects_file is None else build(StoredFile, rejects_file, where),
+        "examples": tuple(value["examples"]),
+    }
+    record = build(UnitRecord, {**value, **fixed}, where)
+    for file in files_of(record):
+        checked_name(file.name, where)
+    return record
 
 
 def files_of(record: UnitRecord) -> Iterator[StoredFile]:

@@ -27,6 +27,7 @@ from headrace.manifests.dataset import (
     TokenizerId,
     content_hash,
 )
+from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardRow, ShardTable
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import SourceCounts, UnitRecord
@@ -55,7 +56,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     """Checks that every row is accounted for and the budget is kept, and publishes.
 
     Raises:
-        DamageError: rows that are neither documents nor rejects; nothing is published.
+        DamageError: rows that are neither documents nor rejects, or shards that are gone; nothing is published.
         BudgetError: no documents, or too many rejects; nothing is published.
     """
     records = sorted(records, key=lambda record: record.unit)
@@ -97,7 +98,13 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     )
     for name, data in contents.items():
         store.write(name, data)
-    sweep(store, {name for row in rows for name in (row.name, row.lineage)})
+    expected = {name for row in rows for name in (row.name, row.lineage)}
+    if missing := sorted(expected - sweep(store, expected)):
+        raise DamageError(
+            f"{store.describe()}: {len(missing):,} finished files are gone ({missing[0]}"
+            f"{', ...' if len(missing) > 1 else ''}); something removed them while the job ran. Nothing is published: "
+            "run the same command again, it makes them anew"
+        )
     store.write(MANIFEST, manifest.to_bytes())
     return manifest
 
@@ -116,12 +123,17 @@ def index_entries(rows: Sequence[ShardRow], *, zipped: bool) -> list[IndexEntry]
     ]
 
 
-def sweep(store: Store, expected: set[str]) -> None:
-    """Removes shards that no unit knows, from attempts that were given up, and temporaries of killed writers."""
+def sweep(store: Store, expected: set[str]) -> set[str]:
+    """Removes shards that no unit knows, from attempts that were given up, and temporaries of killed writers.
+
+    Returns every name that is left.
+    """
     store.clean_temporaries()
-    for name in store.list():
-        if name.startswith("shard.") and name not in expected:
-            store.remove(name)
+    found = set(store.list())
+    foreign = {name for name in found if name.startswith("shard.")} - expected
+    for name in foreign:
+        store.remove(name)
+    return found - foreign
 
 
 def _check_accounts(
@@ -170,10 +182,9 @@ def _enough(rejected: int, rows: int) -> float:
 def _reject_table(store: Store, records: Sequence[UnitRecord]) -> bytes:
     """`rejects.parquet`: a row a rejected row, in order."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     def read(name: str) -> Any:
-        return pq.read_table(pa.BufferReader(store.read(name))).cast(REJECTS_SCHEMA)
+        return read_table(store.read(name)).cast(REJECTS_SCHEMA)
 
     names = [record.rejects_file.name for record in records if record.rejects_file is not None]
     with ThreadPoolExecutor(max_workers=16) as pool:

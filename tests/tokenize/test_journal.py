@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,34 @@ def test_a_record_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, data: b
     journal = Journal(Store(tmp_path))
     journal.write(RECORD)
     (tmp_path / "_units" / "000003.json").write_bytes(data)
+    assert journal.records() == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"tokens": 1', b'"tokens": 2'),
+        (b'"raw_sha256": "00', b'"raw_sha256": "01'),
+        (b'"a.mds"', b'"../a.mds"'),
+        (b'"unit": 3', b'"unit": "3"'),
+    ],
+)
+def test_an_altered_record_is_as_good_as_none(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """Of the files, hashes tell; of the counts, and of the raw hash of a compressed shard, only the record's own."""
+    journal = Journal(Store(tmp_path))
+    journal.write(RECORD)
+    path = tmp_path / "_units" / "000003.json"
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    assert journal.records() == {}
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "../a"}, {"name": "/etc/passwd"}, {"tokens": "1"}, {"unit": -(2**70)}]
+)
+def test_a_record_with_a_good_hash_still_has_to_be_one(tmp_path: Path, change: dict[str, object]) -> None:
+    journal = Journal(Store(tmp_path))
+    journal.write(replace(RECORD, shards=(replace(ROW, **change),)))  # type: ignore[arg-type]
     assert journal.records() == {}
 
 

@@ -53,10 +53,19 @@ def record(unit: int, documents: int, rejected: int) -> UnitRecord:
     )
 
 
+def stored(directory: Path, records: list[UnitRecord]) -> Store:
+    """A store with the files that the records name."""
+    store = Store(directory)
+    for row in (row for record in records for row in record.shards):
+        store.write(row.name, b"x")
+        store.write(row.lineage, b"x")
+    return store
+
+
 def test_the_order_in_which_units_finished_does_not_matter(tmp_path: Path) -> None:
     records = [record(0, 60, 0), record(1, 40, 0), record(2, 100, 0)]
-    one = publish(Store(tmp_path / "a"), JOB, records, 0.0)
-    other = publish(Store(tmp_path / "b"), JOB, records[::-1], 0.0)
+    one = publish(stored(tmp_path / "a", records), JOB, records, 0.0)
+    other = publish(stored(tmp_path / "b", records), JOB, records[::-1], 0.0)
     assert one.hash == other.hash
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
@@ -70,14 +79,14 @@ def test_the_budget_is_a_fraction_of_all_rows_and_reaching_it_is_within(
 ) -> None:
     records = [record(0, 200 - rejected, rejected)]
     if published:
-        assert publish(Store(tmp_path), JOB, records, budget).counts.rejected == rejected
+        assert publish(stored(tmp_path, records), JOB, records, budget).counts.rejected == rejected
         return
     with pytest.raises(BudgetError, match=r"1\.50% .* budget of 1\.00%.*200 rows seen, 197 kept, 3 rejected"):
         publish(Store(tmp_path), JOB, records, budget)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(BudgetError, match=r"--max-rejects 0\.015 to publish"):
         publish(Store(tmp_path), JOB, records, budget)
-    publish(Store(tmp_path), JOB, records, 0.015)
+    publish(stored(tmp_path, records), JOB, records, 0.015)
 
 
 def test_the_budget_that_a_refusal_names_is_enough(tmp_path: Path) -> None:
@@ -110,5 +119,16 @@ def test_nothing_is_not_a_dataset_whatever_the_budget(tmp_path: Path) -> None:
 def test_shards_that_no_unit_knows_are_swept_and_nothing_else(tmp_path: Path) -> None:
     for name in ["shard.000000-000.mds", "shard.000000-001.mds", "tokenizer.json", "notes"]:
         (tmp_path / name).write_bytes(b"x")
-    sweep(Store(tmp_path), {"shard.000000-000.mds"})
+    left = sweep(Store(tmp_path), {"shard.000000-000.mds"})
+    assert left == {"shard.000000-000.mds", "tokenizer.json", "notes"}
     assert {path.name for path in tmp_path.iterdir()} == {"shard.000000-000.mds", "tokenizer.json", "notes"}
+
+
+def test_shards_that_were_removed_while_the_job_ran_are_never_published(tmp_path: Path) -> None:
+    records = [record(0, 60, 0), record(1, 40, 0), record(2, 100, 0)]
+    store = stored(tmp_path, records)
+    store.remove("shard.1.mds")
+    store.remove("shard.2.l")
+    with pytest.raises(DamageError, match=r"2 finished files are gone \(shard\.1\.mds, \.\.\.\)"):
+        publish(store, JOB, records, 0.0)
+    assert not (tmp_path / "manifest.json").exists()
