@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.dataeng.mixture import check_weight
 from headrace.dataeng.source import TokenizerKey
 from headrace.errors import InputError
 from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
+from headrace.manifests.typed import build
 
 if TYPE_CHECKING:
     from headrace.dataeng.plan import Plan, StreamOrder
@@ -87,12 +89,13 @@ def plan_from_bytes(data: bytes, where: str, algorithm: int) -> ParsedPlan:
         if value.get(name) != known:
             raise InputError(f"{where}: {name} {value.get(name)!r}; this headrace knows {name} {known}")
     try:
-        sources = [
-            SourceRecord(str(s["name"]), str(s["uri"]), str(s["content_hash"])) for s in value["sources"]
+        sources = [build(SourceRecord, source, f"{where}: a source") for source in value["sources"]]
+        stages = [
+            (int(s["start"]), tuple(check_weight(float(w), f"{where}: a stage") for w in s["weights"]))
+            for s in value["stages"]
         ]
-        stages = [(int(s["start"]), tuple(float(weight) for weight in s["weights"])) for s in value["stages"]]
         order, plan_hash = dict(value["order"]), str(value["hash"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: a part is missing or has the wrong type ({error})") from None
     expected = {"sequence_length", "seed", "lanes", "window", "mask_document_labels"}
     if set(order) != expected or not sources or not stages:

@@ -6,20 +6,19 @@ The head is written last; a directory without one is not a dataset. Its SHA-256 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from headrace.errors import InputError
 from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
 from headrace.manifests.names import checked_name
 from headrace.manifests.shard_table import ShardTable
+from headrace.manifests.typed import build
 
 MANIFEST = "manifest.json"
 SHARDS = "shards.parquet"
 FORMAT = "headrace.dataset"
 VERSION = 1
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,20 +95,15 @@ class DatasetManifest:
             raise InputError(
                 f"{where}: dataset format version {version!r}; this headrace reads version {VERSION}"
             )
-        _exact_keys(cls, value, where)
-        try:
-            files = {
-                checked_name(name, where): _build(FileEntry, entry, f"{where}: files")
-                for name, entry in value.pop("files").items()
+        if isinstance(value.get("files"), dict):
+            value["files"] = {
+                checked_name(name, where): build(FileEntry, entry, f"{where}: files")
+                for name, entry in value["files"].items()
             }
-            manifest = cls(
-                tokenizer=_build(TokenizerId, value.pop("tokenizer"), f"{where}: tokenizer"),
-                counts=_build(Counts, value.pop("counts"), f"{where}: counts"),
-                files=files,
-                **value,
-            )
-        except (TypeError, AttributeError) as error:
-            raise InputError(f"{where}: an entry has the wrong type ({error})") from None
+        for name, kind in (("tokenizer", TokenizerId), ("counts", Counts)):
+            if name in value:
+                value[name] = build(kind, value[name], f"{where}: {name}")
+        manifest = build(cls, value, where)
         manifest._check(where)
         return manifest
 
@@ -117,15 +111,21 @@ class DatasetManifest:
         if self.dtype not in ("uint16", "uint32"):
             raise InputError(f"{where}: dtype {self.dtype!r}; expected uint16 or uint32")
         counts = asdict(self.counts)
-        for name, count in {**counts, "vocab_size": self.tokenizer.vocab_size, **self.rejects}.items():
-            if type(count) is not int or count < 0:
+        counted = [*counts.items(), ("vocab_size", self.tokenizer.vocab_size), *self.rejects.items()]
+        for name, count in counted:
+            if count < 0:
                 raise InputError(f"{where}: {name} is {count!r}; expected a count")
+        for name in ("documents", "tokens", "shards"):
+            if not counts[name]:
+                raise InputError(
+                    f"{where}: {name} is 0; no empty dataset is ever published, so it is refused"
+                )
         if self.counts.rows != self.counts.documents + self.counts.rejected:
             raise InputError(
                 f"{where}: {self.counts.rows:,} rows are not {self.counts.documents:,} documents + "
                 f"{self.counts.rejected:,} rejected; the manifest is refused"
             )
-        if SHARDS not in self.files:
+        if type(self.files) is not dict or SHARDS not in self.files:
             raise InputError(f"{where}: lists no {SHARDS}; the manifest is refused")
 
 
@@ -146,19 +146,3 @@ def content_hash(tokenizer: TokenizerId, dtype: str, table: ShardTable) -> str:
             }
         )
     )
-
-
-def _exact_keys(kind: Any, value: Any, where: str) -> None:
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: expected an object, found {type(value).__name__}")
-    expected = {f.name for f in fields(kind)}
-    if set(value) != expected:
-        missing, unknown = sorted(expected - set(value)), sorted(set(value) - expected)
-        raise InputError(
-            f"{where}: missing entries {missing}, unknown entries {unknown}; the file is refused"
-        )
-
-
-def _build(kind: type[_T], value: Any, where: str) -> _T:
-    _exact_keys(kind, value, where)
-    return kind(**value)

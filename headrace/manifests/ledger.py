@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headrace.errors import DamageError
+from headrace.errors import DamageError, InputError
+from headrace.manifests.typed import build
 
 LEDGER = "ledger.jsonl"
 
@@ -64,9 +65,9 @@ def decode(line: bytes) -> Record | None:
         return None
     try:
         value = json.loads(body + b"}")
-        kind = value.pop("kind")
-        return Begin(**value) if kind == "begin" else Step(**value)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        kind = {"begin": Begin, "step": Step}[value.pop("kind")]
+        return build(kind, value, "ledger")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError):
         return None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from headrace.errors import InputError
 from headrace.manifests.canonical import parse_json_object, pretty_json
+from headrace.manifests.typed import build
 
 RUN = "run.json"
 FORMAT = "headrace.run"
@@ -54,13 +54,6 @@ class RunManifest:
                 f"{FORMAT!r} version {VERSION}"
             )
         starts = value.get("starts")
-        expected = {f.name for f in fields(Start)}
-        if not isinstance(starts, list) or any(not _is_start(start, expected) for start in starts):
-            raise InputError(
-                f"{where}: expected a list of starts, each with {sorted(expected)}; restore the file"
-            )
-        return cls(tuple(Start(**start) for start in starts))
-
-
-def _is_start(value: Any, expected: set[str]) -> bool:
-    return isinstance(value, dict) and set(value) == expected and type(value["attempt"]) is int
+        if not isinstance(starts, list):
+            raise InputError(f"{where}: expected a list of starts; restore the file")
+        return cls(tuple(build(Start, start, f"{where}: a start") for start in starts))

@@ -71,6 +71,8 @@ def test_what_cannot_be_traced_is_refused(headrace: Command, run: Path, tmp_path
         (["--step", "1", "--rank", "2"], "ranks 0 to 1"),
         (["--sample", "1", "--rank", "0"], "--rank goes with --step"),
         (["--sample", "x"], "expected sample ids"),
+        (["--sample", str(2**70)], "must be in [0, 2**62)"),
+        (["--sample", f"{2**62 - 1},{2**62}"], "must be in [0, 2**62)"),
     ):
         assert headrace("trace", run, *arguments) == 2
         assert message in headrace.err

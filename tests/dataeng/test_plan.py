@@ -250,6 +250,12 @@ def test_a_plan_file_is_read_back_to_the_same_plan(tmp_path: Path) -> None:
         ({"stages": [{"start": 3, "weights": [1]}]}, UsageError, "start at sample 0"),
         ({"stages": [{"start": 0, "weights": [1, 1, 1]}]}, InputError, "more weights"),
         ({"stages": [{"start": 0}]}, InputError, "missing"),
+        ({"stages": [{"start": 0, "weights": [float("nan")]}]}, InputError, "not finite"),
+        ({"stages": [{"start": 0, "weights": [-1.0]}]}, UsageError, "weight -1.0"),
+        ({"stages": [{"start": 0, "weights": [10**400]}]}, InputError, "wrong type"),
+        ({"stages": [{"start": 0, "weights": [[]]}]}, InputError, "wrong type"),
+        ({"sources": [{"name": 1, "uri": "d", "content_hash": "0" * 64}]}, InputError, "name is 1"),
+        ({"sources": 5}, InputError, "wrong type"),
         ({"order": {"seed": 1}}, InputError, "expected order"),
     ],
 )

@@ -35,7 +35,23 @@ def test_nan_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'"a"', b'{"a":1,"a":2}', b"\xff", b'{"a":', b"[" * 100_000, b'{"a":' * 100_000]
+    "data",
+    [
+        b"",
+        b"[]",
+        b'"a"',
+        b'{"a":1,"a":2}',
+        b"\xff",
+        b'{"a":',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"a":' * 100 + b"1" + b"}" * 100,  # what parses here would be too deep for `asdict`
+        b'{"a":[' * 20 + b"1" + b"]}" * 20,
+        b'{"a":NaN}',
+        b'{"a":[1e999]}',
+        b'{"a":"\\ud800"}',
+        b'{"\\udfff":1}',
+    ],
 )
 def test_anything_but_one_object_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(InputError, match=r"here\.json"):

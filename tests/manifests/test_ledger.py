@@ -1,3 +1,6 @@
+import json
+import zlib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,16 @@ def test_damage_before_the_last_line_is_refused_with_its_line(tmp_path: Path) ->
     with pytest.raises(DamageError, match="line 3"):
         Ledger.open(path)
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"step": "1"}, {"step": True}, {"end_sample": 1.0}, {"attempt": None}, {"digest": 7}, {"step": 2**70}],
+)
+def test_a_record_of_other_types_is_no_record_even_with_a_good_checksum(change: dict[str, object]) -> None:
+    body = {"kind": "step", **asdict(step(1, 0)), **change}
+    text = json.dumps(body, separators=(",", ":"))
+    line = f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode()
+    assert decode(encode(step(1, 0))) == step(1, 0)
+    assert decode(line) is None
+    assert decode(line.replace(b"step", b"stop", 1)) is None
