@@ -93,10 +93,11 @@ def test_the_budget_that_a_refusal_names_is_enough(tmp_path: Path) -> None:
     """0.29 * 100 is 28.999999999999996 in floating point."""
     job = replace(JOB, sources=(replace(SOURCE, num_rows=100),))
     for rejected in range(1, 100):
+        records = [record(0, 100 - rejected, rejected)]
         with pytest.raises(BudgetError) as refused:
-            publish(Store(tmp_path), job, [record(0, 100 - rejected, rejected)], 0.0)
+            publish(stored(tmp_path, records), job, records, 0.0)
         (named,) = re.findall(r"--max-rejects (\S+) to publish", str(refused.value))
-        publish(Store(tmp_path), job, [record(0, 100 - rejected, rejected)], float(named))
+        publish(stored(tmp_path, records), job, records, float(named))
 
 
 @pytest.mark.parametrize(
