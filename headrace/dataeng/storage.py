@@ -23,7 +23,17 @@ _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
 
 
 def redact(uri: str) -> str:
-    """`uri` without user, password, query or fragment: safe to print, log and store."""
+    """`uri` without user, password, query or fragment: safe to print, log and store. Chained URIs (`a::b`) too."""
+    if "::" in uri and "://" in uri:
+        parts = uri.split("::")
+        shown = [_redact(part) for part in parts]
+        # Behind a query, a `::` may as well be part of a signature.
+        first = next((i for i, part in enumerate(parts) if re.search(r"[?#]", part)), len(parts))
+        return "::".join(shown[: first + 1])
+    return _redact(uri)
+
+
+def _redact(uri: str) -> str:
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", uri, re.DOTALL)
     if not match:
         return uri
@@ -64,6 +74,67 @@ def write_whole(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def _create_whole(path: Path, data: bytes) -> None:
+    """`write_whole`, unless `path` exists."""
+    temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{path.name}"
+    write_whole(temporary, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not path.exists():
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+class RemoteFile:
+    """A file whose failures to read are failures of the store: never to be taken for damage of what was read."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file, self._name = file, name
+        self.mode = "rb"
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except Exception as error:  # noqa: BLE001 clients have errors of their own, which may carry requests
+            raise InputError(
+                f"{self._name}: the store failed while it was read ({type(error).__name__}); "
+                "run the same command again to continue"
+            ) from None
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def __enter__(self) -> RemoteFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Store:
     """A dataset's or a job's root. Safe to share between threads and to pickle to a spawned process."""
 
@@ -72,6 +143,11 @@ class Store:
         if not uri:
             raise InputError("an empty path was given where a directory or a URI was expected")
         self.is_local = not is_remote(uri)
+        if not self.is_local and redact(uri) != uri:
+            raise InputError(
+                f"{redact(uri)}: the URI given has a user, password, query or fragment, which plans and logs would "
+                "repeat. Give scheme://bucket/path, and the credentials in the environment, as the store's client reads them"
+            )
         if self.is_local:
             uri = re.sub(r"^(file|local)://", "", uri)
         self.uri = uri.rstrip("/") or "/"
@@ -104,13 +180,6 @@ class Store:
         with self._translated(name):
             return bool(self._fs().isfile(self._key(name)))
 
-    def size(self, name: str) -> int:
-        """Bytes stored under `name`; raises `FileNotFoundError`."""
-        if self.is_local:
-            return self.local_path(name).stat().st_size
-        with self._translated(name):
-            return int(self._fs().size(self._key(name)))
-
     def read(self, name: str) -> bytes:
         if self.is_local:
             return self.local_path(name).read_bytes()
@@ -122,7 +191,7 @@ class Store:
         if self.is_local:
             return open(self.local_path(name), "rb")
         with self._translated(name):
-            return cast(BinaryIO, self._fs().open(self._key(name), "rb"))
+            return cast(BinaryIO, RemoteFile(self._fs().open(self._key(name), "rb"), self.describe(name)))
 
     def download(self, name: str, path: Path) -> None:
         """Copies `name` to the local file `path` in bounded memory; the caller checks what arrived."""
@@ -140,27 +209,21 @@ class Store:
         with self._translated(name):
             self._fs().pipe_file(self._key(name), data)
 
-    def upload(self, path: Path, name: str) -> None:
-        """`write` for a finished local file. A local store takes the file over (it is gone afterwards)."""
-        if not self.is_local:
-            with self._translated(name):
-                self._fs().put_file(str(path), self._key(name))
+    def create(self, name: str, data: bytes) -> None:
+        """`write`, but what is there already stays: of several writers at once, the first one's data. Read it to see.
+
+        Object stores that know no conditional write keep the last one's.
+        """
+        if self.is_local:
+            _create_whole(self.local_path(name), data)
             return
-        target = self.local_path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{target.name}"
-        try:
+        key = self._key(name)
+        with self._translated(name):
             try:
-                os.rename(path, temporary)
-            except OSError:  # another file system
-                shutil.copyfile(path, temporary)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_directory(target.parent)
+                self._fs().pipe_file(key, data, mode="create")
+            except Exception:  # noqa: BLE001 clients say "it exists" and "I know no such mode" in many ways
+                if not self._fs().exists(key):
+                    self._fs().pipe_file(key, data)
 
     def list(self, prefix: str = "") -> list[str]:
         """Every stored name that starts with `prefix` (a directory, or empty for all), sorted; no temporaries."""
@@ -201,7 +264,10 @@ class Store:
 
             scheme = self.uri.partition("://")[0]
             try:
-                self._filesystem = fsspec.filesystem(scheme, **_options(scheme))
+                # Listings must show what another process just wrote.
+                self._filesystem = fsspec.filesystem(
+                    scheme, use_listings_cache=False, skip_instance_cache=True
+                )
             except ImportError:
                 package, extra = _EXTRAS.get(scheme, (f"for {scheme}://", scheme))
                 raise MissingExtra(package, extra, f"reading {scheme}:// URIs") from None
@@ -220,10 +286,3 @@ class Store:
             kind = type(error).__name__
             detail = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else kind
             raise InputError(f"{self.describe(name)}: the store answered with an error ({detail})") from None
-
-
-def _options(scheme: str) -> dict[str, Any]:
-    if scheme in ("s3", "s3a"):
-        # Listings must show what another process just wrote; short retries are the store's business, not ours.
-        return {"use_listings_cache": False, "skip_instance_cache": True}
-    return {}

@@ -73,7 +73,8 @@ class Journal:
         return parse_json_object(self._store.read(JOB), self._store.describe(JOB))
 
     def begin(self, identity: dict[str, Any]) -> None:
-        self._store.write(JOB, pretty_json(identity))
+        """Records the identity, unless another job has begun here in this moment: `job` says whose it is."""
+        self._store.create(JOB, pretty_json(identity))
 
     def write(self, record: UnitRecord) -> None:
         body = asdict(record)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from headrace.dataeng.storage import is_remote, redact
+from headrace.dataeng.storage import RemoteFile, is_remote, redact
 from headrace.errors import InputError, MissingExtra
 
 
@@ -19,52 +19,7 @@ def open_input(uri: str) -> BinaryIO:
         if not is_remote(uri):
             return open(_local(uri), "rb")
         filesystem, path = _filesystem(uri)
-        return cast(BinaryIO, _RemoteFile(filesystem.open(path, "rb"), redact(uri)))
-
-
-class _RemoteFile:
-    """A file whose failures to read are failures of the store: never to be taken for damage of what was read."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
-        self.mode = "rb"
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            return self._file.read(size)
-        except Exception as error:  # noqa: BLE001 clients have errors of their own, which may carry requests
-            raise InputError(
-                f"{self._name}: the store failed while it was read ({type(error).__name__}); "
-                "run the same command again to continue"
-            ) from None
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def __enter__(self) -> _RemoteFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return cast(BinaryIO, RemoteFile(filesystem.open(path, "rb"), redact(uri)))
 
 
 def list_directory(uri: str) -> list[str] | None:
