@@ -66,7 +66,13 @@ def joined(place: Place, *, timeout_seconds: int) -> Iterator[World]:
     try:
         mesh = init_device_mesh(device.type, (place.size,), mesh_dim_names=("data",))
         yield World(rank=place.rank, size=place.size, device=device, mesh=mesh)
-    finally:
+    except BaseException:
+        # NCCL's farewell may wait for peers that sit in a collective; a rank that failed must simply go, so that
+        # torchrun sees it and ends the others.
+        if not on_cuda or place.size == 1:
+            distributed.destroy_process_group()
+        raise
+    else:
         distributed.destroy_process_group()
 
 
