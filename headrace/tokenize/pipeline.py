@@ -20,9 +20,9 @@ from typing import Any
 from headrace.dataeng.mds import token_dtype
 from headrace.dataeng.sources.base import Columns, SourceFile
 from headrace.dataeng.sources.discover import Discovered, discover
-from headrace.dataeng.sources.location import open_input
+from headrace.dataeng.sources.location import is_below, open_input
 from headrace.dataeng.storage import Store, redact
-from headrace.errors import DamageError, IncompleteError, MismatchError
+from headrace.errors import DamageError, IncompleteError, MismatchError, UsageError
 from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
@@ -109,10 +109,13 @@ def finish_shares(
     """
     store, job, found = _read(places, tokenizer, out, config, execution)
     with _only_job_in(store):
+        # Shares may be at work on other machines, which a network file system's locks need not reach: as long as units
+        # are missing, nothing is cleaned.
+        if _finished(store, job, among_shares=True) is None:
+            _require_all_units(store, plan_units(job.sources, config.unit_bytes))
         finished = _finished(store, job)
         if finished is not None:
             return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-        _require_all_units(store, plan_units(job.sources, config.unit_bytes))
         return _publish(store, job, found, execution)
 
 
@@ -141,6 +144,12 @@ def _read(
 ) -> tuple[Store, Job, Discovered]:
     """Everything that is known before any work: where it goes, what it is, what is in the sources."""
     store = Store(out)
+    for place in places:
+        if is_below(out, place):
+            raise UsageError(
+                f"--out {store.describe()} lies in the source {redact(place)}: the next run would take its own shards for "
+                "sources. Give a directory outside of it"
+            )
     with open_input(tokenizer) as file:
         tokenizer_bytes = file.read()
     identity = identify(tokenizer_bytes, redact(tokenizer), bos=config.bos, eos=config.eos)
@@ -223,8 +232,9 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
         if not among_shares:
             _finish_cleaning(store, journal, manifest)
         return manifest
-    others = store.list()
-    begun = journal.job()  # after the list: whoever begins a job writes this file before any other
+    begun = journal.job()
+    others = [] if begun is not None else store.list()  # all of it: only where there is no job yet
+    begun = begun or journal.job()  # after the list: whoever begins a job writes this file before any other
     if begun is not None:
         require_same_job(begun, wanted, where)
     elif others:
@@ -249,8 +259,8 @@ def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) 
             f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
             f"{', ...' if len(missing) > 1 else ''}). Restore them, or remove {MANIFEST} and run the command again"
         )
+    sweep(store, expected)  # first: it takes temporaries out of the journal's directory
     journal.remove()
-    sweep(store, expected)
 
 
 def _run_units(

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,18 @@ from headrace.tokenize.verify import verify
 from tests.tokenize.jobs import CommandLine, file_hashes, some_texts
 
 KILLS = 20
+_COUNT_LISTS = """
+import sys
+from headrace.cli.main import main
+from headrace.dataeng.storage import Store
+real = Store.list
+def counted(store, prefix=""):
+    print(prefix or ".", file=sys.stderr)
+    return real(store, prefix)
+Store.list = counted
+if __name__ == "__main__":
+    sys.exit(main([*sys.argv[1:], "--progress", "none"]))
+"""
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
@@ -281,6 +294,29 @@ def test_a_directory_with_other_files_is_left_alone(command: CommandLine, tmp_pa
     (tmp_path / "thesis.txt").write_text("do not touch")
     assert "is not empty (thesis.txt)" in command.run(tmp_path, code=2).stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "thesis.txt"]
+
+
+@pytest.mark.parametrize("below", ["", "out", "deep/er/out"])
+def test_a_dataset_inside_its_sources_is_refused(command: CommandLine, below: str) -> None:
+    """The run that continues would find shards among its sources, and no longer be the same job."""
+    refused = command.run(Path(command.corpus) / below, code=2)
+    assert "lies in the source" in refused.stderr
+    assert {path.name for path in Path(command.corpus).iterdir()} == {
+        "a.parquet", "b.tfrecord", "c.parquet", "d.tfrecord",
+    }  # fmt: skip
+
+
+def test_a_directory_with_very_many_files_is_not_listed_to_continue(
+    command: CommandLine, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command.run(out, "--max-rejects", "0", code=1)
+    names = subprocess.run(
+        [sys.executable, "-c", _COUNT_LISTS, *command.arguments(out)[3:]],
+        check=True, capture_output=True, text=True,
+    ).stderr.split()  # fmt: skip
+    assert names == ["_units", ".", "_units"]  # records; what to sweep; the journal's end
+    assert file_hashes(out) == file_hashes(finished)
 
 
 def test_two_jobs_do_not_write_to_one_directory(command: CommandLine, finished: Path, tmp_path: Path) -> None:

@@ -43,6 +43,15 @@ def test_a_missing_share_is_named_and_nothing_is_published(
     assert file_hashes(out) == file_hashes(finished)
 
 
+def test_finishing_too_early_takes_no_file_from_a_share_at_work(command: CommandLine, tmp_path: Path) -> None:
+    """On a network file system the lock may hold only on one machine; what a share is writing has a temporary name."""
+    out = tmp_path / "dataset"
+    command.run(out, "--shard-of", "0/2")
+    (out / ".tmp-0123-shard.000001-000.mds").write_bytes(b"half")
+    command.run(out, "--finish", code=75)
+    assert (out / ".tmp-0123-shard.000001-000.mds").exists()
+
+
 def test_law_4_killed_shares_leave_nothing_that_another_share_or_the_end_minds(
     command: CommandLine, finished: Path, tmp_path: Path
 ) -> None:

@@ -69,6 +69,12 @@ def same_file(uri: str) -> str:
     return uri if is_remote(uri) else os.path.realpath(_local(uri))
 
 
+def is_below(uri: str, directory: str) -> bool:
+    """Whether `uri` is the directory (or prefix) or lies in it; neither need exist."""
+    inner, outer = same_file(uri).rstrip("/"), same_file(directory).rstrip("/")
+    return is_remote(uri) == is_remote(directory) and f"{inner}/".startswith(f"{outer}/")
+
+
 def _local(uri: str) -> Path:
     return Path(uri.removeprefix("file://").removeprefix("local://"))
 
