@@ -18,10 +18,10 @@ VERBS: Final = {
     "launch": "write a SLURM or Kubernetes job file for a tokenization in parts",
     "verify": "check every byte, count and name of a dataset against its manifest",
     "inspect": "show what is in a dataset: counts, lengths, sources, rejects, one document decoded",
-    "plan": "fix the order of every sample, or say what an order will cost to read",
+    "plan": "fix the order of every sample over one or more datasets",
     "train": "train a mixture-of-experts model on a stream of tokens",
-    "trace": "name the documents behind a step or a sample",
-    "audit": "prove from a run's ledger that no sample was missed or repeated",
+    "trace": "name the documents behind a step or a sample, and show their text",
+    "audit": "prove from a run's ledger that no sample was missed or repeated, through every restart",
 }
 INTERRUPTED: Final = 130
 

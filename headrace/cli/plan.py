@@ -73,7 +73,7 @@ def _load(args: argparse.Namespace) -> Plan:
             "train_across_documents",
             "out",
         )
-        if getattr(args, option)
+        if getattr(args, option) is not None and getattr(args, option) is not False
     ]
     if args.datasets or given:
         extra = ["a dataset"] if args.datasets else []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ def test_the_help_of_every_verb_ends_with_an_example(verb: str, capsys: pytest.C
         main([verb, "--help"])
     assert left.value.code == 0
     assert f"headrace {verb}" in capsys.readouterr().out.split("example")[-1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_promises_the_same_in_both_places(verb: str) -> None:
+    assert import_module(f"headrace.cli.{verb}").HELP == VERBS[verb]
 
 
 def test_help_lists_every_verb_and_says_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
