@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from headrace.errors import HeadraceError, InputError, MissingExtra
+from headrace.errors import HeadraceError, InputError, MissingExtra, UsageError
 from headrace.manifests.names import checked_name
 
 _TEMPORARY = ".tmp-"
@@ -47,6 +47,17 @@ def is_remote(uri: str) -> bool:
     """Whether `uri` names an fsspec location rather than a local path (`file://` is local)."""
     scheme, separator, _ = uri.partition("://")
     return bool(separator) and scheme not in ("file", "local")
+
+
+def missing_client(scheme: str) -> UsageError:
+    """What to say when the client for `scheme` is not installed: our extra, or what fsspec advises."""
+    purpose = f"reading {scheme}:// URIs"
+    if scheme in _EXTRAS:
+        return MissingExtra(*_EXTRAS[scheme], purpose)
+    from fsspec.registry import known_implementations
+
+    advice = known_implementations.get(scheme, {}).get("err") or "install the fsspec client for it"
+    return UsageError(f"{purpose} needs a package that is not installed: {advice}")
 
 
 def sync_directory(path: Path) -> None:
@@ -269,8 +280,7 @@ class Store:
                     scheme, use_listings_cache=False, skip_instance_cache=True
                 )
             except ImportError:
-                package, extra = _EXTRAS.get(scheme, (f"for {scheme}://", scheme))
-                raise MissingExtra(package, extra, f"reading {scheme}:// URIs") from None
+                raise missing_client(scheme) from None
             except ValueError:
                 raise InputError(f"{self.describe()}: no file system is known for {scheme}://") from None
         return self._filesystem

@@ -33,7 +33,7 @@ from headrace.dataeng.sources.base import (
     read_slice,
 )
 from headrace.dataeng.storage import Store
-from headrace.errors import DamageError, HeadraceError, InputError
+from headrace.errors import DamageError, HeadraceError, InputError, MissingExtra
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.config import TokenizeConfig
@@ -116,7 +116,9 @@ def main(connection: Connection, context: Context) -> None:
         while (task := connection.recv()) is not None:
             connection.send(Done(runner.run(task, connection.send)))
     except HeadraceError as error:
-        kind = next(k for k in type(error).__mro__ if k.__module__ == HeadraceError.__module__)
+        # Told by a message alone, which is how all but MissingExtra can be raised again.
+        ours = (k for k in type(error).__mro__ if k.__module__ == HeadraceError.__module__)
+        kind = next(k for k in ours if k is not MissingExtra)
         connection.send(Failed(kind, str(error)))
     except EOFError:
         return

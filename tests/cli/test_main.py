@@ -26,7 +26,7 @@ def test_the_help_of_every_verb_ends_with_an_example(verb: str, capsys: pytest.C
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_promises_the_same_in_both_places(verb: str) -> None:
-    assert import_module(f"headrace.cli.{verb}").HELP == VERBS[verb]
+    assert VERBS[verb] == import_module(f"headrace.cli.{verb}").HELP
 
 
 def test_help_lists_every_verb_and_says_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,15 @@
 import os
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from headrace.dataeng.sources.location import open_input
 from headrace.dataeng.storage import Store, redact, write_whole
-from headrace.errors import InputError
+from headrace.errors import InputError, UsageError
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -132,6 +135,20 @@ def test_an_unreachable_store_is_named_without_its_secrets(monkeypatch: pytest.M
     assert "SECRET" not in text
     assert "verysecret" not in text
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("scheme", "advice"), [("s3", r"headrace\[s3\]"), ("gs", "gcsfs"), ("abfs", "adlfs")]
+)
+def test_a_client_that_is_not_installed_is_named(
+    scheme: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("s3fs", "gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(import_module("fsspec.registry")._registry, scheme, raising=False)
+    for read in (Store(f"{scheme}://bucket").read, lambda name: open_input(f"{scheme}://bucket/{name}")):
+        with pytest.raises(UsageError, match=advice):
+            read("y")
 
 
 def test_an_unknown_scheme_is_refused() -> None:

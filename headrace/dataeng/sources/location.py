@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from headrace.dataeng.storage import RemoteFile, is_remote, redact
-from headrace.errors import InputError, MissingExtra
+from headrace.dataeng.storage import RemoteFile, is_remote, missing_client, redact
+from headrace.errors import InputError
 
 
 def open_input(uri: str) -> BinaryIO:
@@ -97,7 +97,6 @@ def _translated(uri: str) -> Iterator[None]:
     except PermissionError:
         raise InputError(f"{name}: permission denied") from None
     except ImportError:
-        scheme = uri.partition("://")[0]
-        raise MissingExtra(f"for {scheme}://", scheme, f"reading {scheme}:// URIs") from None
+        raise missing_client(uri.partition("://")[0]) from None
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: cannot be opened ({type(error).__name__})") from None
