@@ -48,7 +48,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | memoryview) -> None:
     """Writes a local file whole or not at all, durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{path.name}"
@@ -132,13 +132,13 @@ class Store:
         with self._translated(name):
             self._fs().get_file(self._key(name), str(path))
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Stores `data` under `name`, replacing what was there: whole or absent, durable on return."""
         if self.is_local:
             write_whole(self.local_path(name), data)
             return
         with self._translated(name):
-            self._fs().pipe_file(self._key(name), data)
+            self._fs().pipe_file(self._key(name), bytes(data))  # no copy of what is bytes already
 
     def upload(self, path: Path, name: str) -> None:
         """`write` for a finished local file. A local store takes the file over (it is gone afterwards)."""

@@ -34,6 +34,8 @@ from headrace.tokenize.units import Unit, plan_units
 from headrace.tokenize.worker import Context, Counts, Done, Task
 
 _MAX_SLICE_BYTES = 4 << 20
+# Less text than this a process is encoded by the reference before a fast backend is even loaded.
+_WORTH_LOADING_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,15 +45,20 @@ class ShareOutcome:
     units: int
     units_done: int
     units_total: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What there is now: the dataset, whether it had been complete before, and files that were not data."""
+    """What there is now: the dataset, whether it had been complete before, and files that were not data.
+
+    notes: which tokenizer was at work where, if there is anything to say about it.
+    """
 
     manifest: DatasetManifest
     already_complete: bool
     ignored: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def tokenize(
@@ -92,10 +99,11 @@ def tokenize_share(
     with _only_job_in(store, among_shares=True):
         units = plan_units(job.sources, config.unit_bytes)
         mine = [unit for unit in units if share.has(unit.index)]
+        notes: tuple[str, ...] = ()
         if _finished(store, job, among_shares=True) is None:
-            _run_units(store, job, found.columns, execution, mine, among_shares=True)
+            _, notes = _run_units(store, job, found.columns, execution, mine, among_shares=True)
         done = len(Journal(store).records()) if not store.exists(MANIFEST) else len(units)
-    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units))
+    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units), notes=notes)
 
 
 def finish_shares(
@@ -118,10 +126,10 @@ def finish_shares(
 
 def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
     units = plan_units(job.sources, job.config.unit_bytes)
-    records = _run_units(store, job, found.columns, execution, units)
+    records, notes = _run_units(store, job, found.columns, execution, units)
     manifest = publish(store, job, records, execution.max_rejects)
     Journal(store).remove()
-    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored)
+    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored, notes=notes)
 
 
 def _require_all_units(store: Store, units: Sequence[Unit]) -> None:
@@ -170,6 +178,7 @@ def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
         "text_column": columns.text,
         "id_column": columns.id,
         "unit_bytes": config.unit_bytes,
+        "max_document_bytes": config.max_document_bytes,
     }
 
 
@@ -261,7 +270,8 @@ def _run_units(
     units: Sequence[Unit],
     *,
     among_shares: bool = False,
-) -> list[UnitRecord]:
+) -> tuple[list[UnitRecord], tuple[str, ...]]:
+    """The record of every unit, and what the workers had to tell, each thing once."""
     from headrace.tokenize.pool import Pool
 
     earlier = Journal(store).records()
@@ -275,17 +285,21 @@ def _run_units(
         config=job.config,
         dtype=job.dtype,
         quarantine_damage=execution.quarantine_damage,
-        parallel_tokenizer=execution.workers == 1,
+        threads=max(1, _num_cores() // num_workers),
+        fast_tokenizer=_wants_fast(units, num_workers, execution),
+        exact_check_full=execution.exact_check == "full",
     )
     tracker = _Tracker(units, execution)
     records: list[UnitRecord] = []
+    notes: dict[str, None] = {}
     if not tasks:
-        return records
+        return records, ()
     try:
         with Pool(num_workers, context) as pool:
             for unit, report in pool.run(tasks):
                 if isinstance(report, Done):
                     records.append(report.record)
+                    notes |= dict.fromkeys(report.notes)
                     tracker.done(report.record, resumed=report.record == earlier.get(unit))
                 else:
                     tracker.open(unit, report)
@@ -293,7 +307,17 @@ def _run_units(
         if not among_shares:
             store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
         raise
-    return records
+    return records, tuple(notes)
+
+
+def _wants_fast(units: Sequence[Unit], num_workers: int, execution: Execution) -> bool:
+    if execution.tokenizer_backend == "auto":
+        return sum(unit.text_bytes for unit in units) >= _WORTH_LOADING_BYTES * num_workers
+    return execution.tokenizer_backend == "fast"
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:

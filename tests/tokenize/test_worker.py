@@ -32,7 +32,6 @@ def run_unit(
         config=TokenizeConfig(shard_bytes=2_000),
         dtype="uint16",
         quarantine_damage=quarantine,
-        parallel_tokenizer=False,
     )
     sink = reports if reports is not None else []
     return UnitRunner(context).run(Task(unit=unit, sources={0: found.sources[0]}), sink.append)
