@@ -44,7 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="what to tokenize, in this order")
     parser.add_argument("--out", required=True, metavar="URI", help="directory or fsspec URI of the dataset")
-    parser.add_argument("--tokenizer", required=True, metavar="FILE", help="a tokenizer.json")
+    parser.add_argument(
+        "--tokenizer",
+        required=True,
+        metavar="FILE",
+        help="a tokenizer.json, a tiktoken rank file (cl100k_base.tiktoken, ...) or a SentencePiece BPE model",
+    )
+    parser.add_argument(
+        "--tokenizer-recipe",
+        metavar="FILE",
+        help="JSON with the pattern and special tokens of a rank file that is not a known one",
+    )
     parser.add_argument(
         "--text-column", metavar="NAME", help="column or feature (default: text, content, ...)"
     )
@@ -118,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
         shard_bytes=args.shard_bytes,
         compression="zstd:3" if args.compression == "zstd" else args.compression,
         max_document_bytes=args.max_document_bytes,
+        tokenizer_recipe=args.tokenizer_recipe,
     )
     show = reporter(args.progress)
     execution = Execution(
@@ -133,6 +144,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.shard_of is not None:
             told = tokenize_share(*job, share=Share.parse(args.shard_of))
+            _tell_notes(told.notes)
             return _tell_share(told, args.shard_of, as_json=args.json)
         outcome = (finish_shares if args.finish else tokenize)(*job)
     except (KeyboardInterrupt, _TerminatedError) as error:
@@ -142,8 +154,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         show.close()
-    for note in outcome.notes:
-        print(f"headrace: {note}", file=sys.stderr)
+    _tell_notes(outcome.notes)
     if args.json:
         _print_json(outcome.manifest, outcome.already_complete, outcome.ignored)
         return 0
@@ -152,6 +163,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"passed over {len(outcome.ignored):,} files that are not data: {names}", file=sys.stderr)
     print(_table(outcome.manifest, args.out, outcome.already_complete))
     return 0
+
+
+def _tell_notes(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        print(f"headrace: {note}", file=sys.stderr)
 
 
 def _tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> int:

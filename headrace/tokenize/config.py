@@ -20,6 +20,7 @@ class TokenizeConfig:
 
     text_column: str | None = None  # None: the first known name that the files have
     id_column: str | None = None
+    tokenizer_recipe: str | None = None  # a JSON file: what a tiktoken rank file does not say
     bos: str = "none"
     eos: str = "auto"
     shard_bytes: int = 64 << 20  # of raw shard

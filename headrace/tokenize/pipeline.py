@@ -27,6 +27,7 @@ from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, Share, TokenizeConfig
+from headrace.tokenize.definition import to_definition
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
@@ -65,6 +66,8 @@ def tokenize(
     places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
 ) -> Outcome:
     """Tokenizes `places` (files, directories, globs, URIs) with the file `tokenizer` into the dataset `out`.
+
+    tokenizer_recipe: the JSON file that says what a tiktoken rank file does not.
 
     Raises:
         UsageError, InputError: before any work.
@@ -149,8 +152,12 @@ def _read(
 ) -> tuple[Store, Job, Discovered]:
     """Everything that is known before any work: where it goes, what it is, what is in the sources."""
     store = Store(out)
-    with open_input(tokenizer) as file:
-        tokenizer_bytes = file.read()
+    recipe = config.tokenizer_recipe
+    tokenizer_bytes = to_definition(
+        _bytes_of(tokenizer),
+        redact(tokenizer),
+        recipe=None if recipe is None else (_bytes_of(recipe), redact(recipe)),
+    )
     identity = identify(tokenizer_bytes, redact(tokenizer), bos=config.bos, eos=config.eos)
     found = discover(
         places,
@@ -170,6 +177,11 @@ def _read(
         software=_software(),
     )
     return store, job, found
+
+
+def _bytes_of(uri: str) -> bytes:
+    with open_input(uri) as file:
+        return file.read()
 
 
 def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
