@@ -142,21 +142,15 @@ def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
             f"{where}: no rank for {len(missing)} single bytes ({missing[0]:#04x} is the first); texts with them could "
             "not be written"
         )
+    if max(taken) > 2 * len(taken):
+        raise InputError(f"{where}: the rank {max(taken):,} among {len(taken):,} tokens; the file is damaged")
     return dict(sorted(ranks.items(), key=lambda item: item[1]))
 
 
 def to_tokenizer_json(ranks: Mapping[bytes, int], recipe: Recipe, where: str) -> bytes:
     """The `tokenizer.json`: the same bytes for the same ranks and recipe."""
-    taken = set(ranks.values())
-    for token, number in recipe.special_tokens.items():
-        if number in taken:
-            raise InputError(f"{where}: the id {number} of {token!r} is the rank of another token")
-        taken.add(number)
-    spelt = {token: _spell(token) for token in ranks}
-    vocabulary = {spelt[token]: rank for token, rank in ranks.items()}
-    merges = [
-        (spelt[token[:cut]], spelt[token[cut:]]) for token, _ in ranks.items() for cut in _cuts(token, ranks)
-    ]
+    vocabulary, added = _with_special(ranks, recipe.special_tokens, where)
+    merges = [(_spell(token[:cut]), _spell(token[cut:])) for token in ranks for cut in _cuts(token, ranks)]
     split = {"type": "Split", "pattern": {"Regex": recipe.pattern}, "behavior": "Isolated", "invert": False}
     to_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     value = {
@@ -168,7 +162,7 @@ def to_tokenizer_json(ranks: Mapping[bytes, int], recipe: Recipe, where: str) ->
                 "id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False,
                 "normalized": False, "special": True,
             }
-            for token, number in sorted(recipe.special_tokens.items(), key=lambda item: item[1])
+            for token, number in added.items()
         ],
         "normalizer": None if recipe.normalizer is None else {"type": recipe.normalizer},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, to_bytes]},
@@ -181,6 +175,28 @@ def to_tokenizer_json(ranks: Mapping[bytes, int], recipe: Recipe, where: str) ->
         },
     }  # fmt: skip
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _with_special(
+    ranks: Mapping[bytes, int], special: Mapping[str, int], where: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The model's vocabulary and the added tokens, each by rising id and without holes.
+
+    tokenizers does not heed the id of an added token that is not in the vocabulary: it takes the next one. So a hole
+    is filled with a name that no text spells, since none is spelt with a blank in a byte-level vocabulary.
+    """
+    taken = {rank: _spell(token) for token, rank in ranks.items()}
+    for token, number in special.items():
+        if number in taken:
+            raise InputError(f"{where}: the id {number} of {token!r} is the id of another token")
+        taken[number] = token
+    size = max(ranks.values()) + 1
+    names = {taken.get(number, f"<unused {number}>"): number for number in range(max(taken) + 1)}
+    if len(names) != max(taken) + 1:
+        raise InputError(f"{where}: a special token is spelt as another token is")
+    vocabulary = {name: number for name, number in names.items() if number < size}
+    added = {name: number for name, number in names.items() if number >= size or name in special}
+    return vocabulary, added
 
 
 def _cuts(token: bytes, ranks: Mapping[bytes, int]) -> list[int]:
