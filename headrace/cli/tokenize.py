@@ -19,7 +19,8 @@ SOURCE is a file, a directory, a quoted glob or an fsspec URI such as s3://bucke
 of the dataset; directories and globs are sorted by name.
 
 A job that was interrupted or killed is continued by the same command, and gives the same bytes as one that was not,
-with any --workers. --workers, --max-rejects, --on-damage, --progress and --json do not change a byte.
+with any --workers. --workers, --max-rejects, --on-damage, --tokenizer-backend, --exact-check, --progress and --json do
+not change a byte.
 
 exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
 2 bad usage or input; 3 a worker died; 75 too early: another process is at work, or a part is missing; 130 interrupted;
@@ -43,7 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="what to tokenize, in this order")
     parser.add_argument("--out", required=True, metavar="URI", help="directory or fsspec URI of the dataset")
-    parser.add_argument("--tokenizer", required=True, metavar="FILE", help="a tokenizer.json")
+    parser.add_argument(
+        "--tokenizer",
+        required=True,
+        metavar="FILE",
+        help="a tokenizer.json, a tiktoken rank file (cl100k_base.tiktoken, ...) or a SentencePiece BPE model",
+    )
+    parser.add_argument(
+        "--tokenizer-recipe",
+        metavar="FILE",
+        help="JSON with the pattern and special tokens of a rank file that is not a known one",
+    )
     parser.add_argument(
         "--text-column", metavar="NAME", help="column or feature (default: text, content, ...)"
     )
@@ -59,6 +70,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--compression", default="none", metavar="none|zstd[:LEVEL]", help="of shards (default: none)"
+    )
+    parser.add_argument(
+        "--max-document-bytes",
+        type=_bytes,
+        default=16 << 20,
+        metavar="N",
+        help="reject longer texts (default: 16M)",
+    )
+    parser.add_argument(
+        "--tokenizer-backend",
+        choices=["auto", "fast", "reference"],
+        default="auto",
+        help="what encodes: auto (default) takes fastokens where it is installed, agrees with tokenizers and pays",
+    )
+    parser.add_argument(
+        "--exact-check",
+        choices=["sample", "full"],
+        default="sample",
+        help="hold the fast backend to tokenizers on a sample of each file (default), or on every document",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     parser.add_argument(
@@ -97,12 +127,16 @@ def run(args: argparse.Namespace) -> int:
         eos=args.eos,
         shard_bytes=args.shard_bytes,
         compression="zstd:3" if args.compression == "zstd" else args.compression,
+        max_document_bytes=args.max_document_bytes,
+        tokenizer_recipe=args.tokenizer_recipe,
     )
     show = reporter(args.progress)
     execution = Execution(
         workers=args.workers if args.workers is not None else _num_cores(),
         max_rejects=args.max_rejects,
         quarantine_damage=args.on_damage == "quarantine",
+        tokenizer_backend=args.tokenizer_backend,
+        exact_check=args.exact_check,
         on_progress=show,
     )
     job = (args.sources, args.tokenizer, args.out, config, execution)
@@ -110,6 +144,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.shard_of is not None:
             told = tokenize_share(*job, share=Share.parse(args.shard_of))
+            _tell_notes(told.notes)
             return _tell_share(told, args.shard_of, as_json=args.json)
         outcome = (finish_shares if args.finish else tokenize)(*job)
     except (KeyboardInterrupt, _TerminatedError) as error:
@@ -119,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         show.close()
+    _tell_notes(outcome.notes)
     if args.json:
         _print_json(outcome.manifest, outcome.already_complete, outcome.ignored)
         return 0
@@ -127,6 +163,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"passed over {len(outcome.ignored):,} files that are not data: {names}", file=sys.stderr)
     print(_table(outcome.manifest, args.out, outcome.already_complete))
     return 0
+
+
+def _tell_notes(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        print(f"headrace: {note}", file=sys.stderr)
 
 
 def _tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> int:

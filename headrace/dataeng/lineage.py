@@ -6,11 +6,15 @@ Training never reads it; tracing, verification and takedown do. `docs/formats/li
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from headrace.errors import DamageError
 from headrace.manifests.parquet import read_table
@@ -44,106 +48,77 @@ def text_hash(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()[:16]
 
 
-@dataclass(slots=True)
-class LineageColumns:
-    """Lineage in the making: one entry a document in each list, named as in SCHEMA."""
-
-    document_id: list[str | None] = field(default_factory=list)
-    source: list[str] = field(default_factory=list)
-    row_group: list[int | None] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    byte_offset: list[int | None] = field(default_factory=list)
-    text_bytes: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    text_hash: list[bytes] = field(default_factory=list)
-
-    def add(
-        self,
-        *,
-        document_id: str | None,
-        source: str,
-        row_group: int | None,
-        row: int,
-        byte_offset: int | None,
-        text_bytes: int,
-        tokens: int,
-        text_hash: bytes,
-    ) -> None:
-        self.document_id.append(document_id)
-        self.source.append(source)
-        self.row_group.append(row_group)
-        self.row.append(row)
-        self.byte_offset.append(byte_offset)
-        self.text_bytes.append(text_bytes)
-        self.tokens.append(tokens)
-        self.text_hash.append(text_hash)
-
-    def extend(self, other: LineageColumns, begin: int, end: int) -> None:
-        """Appends the documents `begin` to `end` (exclusive) of `other`."""
-        for name in SCHEMA.names:
-            getattr(self, name).extend(getattr(other, name)[begin:end])
-
-    def take(self, count: int) -> LineageColumns:
-        """Removes the first `count` documents and returns them."""
-        taken = LineageColumns(**{name: getattr(self, name)[:count] for name in SCHEMA.names})
-        for name in SCHEMA.names:
-            del getattr(self, name)[:count]
-        return taken
+def text_hashes(texts: Any) -> Any:
+    """`text_hash` of every value of a StringArray or LargeStringArray without nulls, as one Arrow array."""
+    offsets, data = string_buffers(texts)
+    sha256 = hashlib.sha256
+    hashes = b"".join([sha256(data[begin:end]).digest()[:16] for begin, end in pairwise(offsets.tolist())])
+    return pa.Array.from_buffers(pa.binary(16), len(texts), [None, pa.py_buffer(hashes)])
 
 
-class LineageWriter:
-    """The lineage file of one shard. A row group is encoded as soon as it is full: as Python objects, the documents of a
-    shard may need twenty times the shard's size.
-    """
-
-    def __init__(self) -> None:
-        self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options(SCHEMA))
-        self._held = LineageColumns()
-
-    def extend(self, documents: LineageColumns, begin: int, end: int) -> None:
-        """Appends the documents `begin` to `end` (exclusive)."""
-        self._held.extend(documents, begin, end)
-        while len(self._held.row) > _ROW_GROUP:
-            self._write(self._held.take(_ROW_GROUP))
-
-    def to_parquet(self) -> bytes:
-        """The whole file; nothing can be added any more."""
-        self._write(self._held)
-        self._writer.close()
-        return bytes(self._sink.getvalue())
-
-    def _write(self, columns: LineageColumns) -> None:
-        self._writer.write_table(pa.table({name: getattr(columns, name) for name in SCHEMA.names}, SCHEMA))
+def string_buffers(texts: Any) -> tuple[NDArray[np.int64], memoryview]:
+    """Offsets [values + 1] and the bytes into which they point."""
+    _, offsets, data = texts.buffers()
+    dtype = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    found = np.frombuffer(offsets, dtype)[texts.offset : texts.offset + len(texts) + 1]
+    return found.astype(np.int64, copy=False), memoryview(data if data is not None else b"")
 
 
-@dataclass(slots=True)
-class RejectColumns:
-    """Rejects in the making: one entry a rejected row in each list, named as in REJECTS_SCHEMA."""
+def lineage_rows(
+    *,
+    source: str,
+    row_group: int | None,
+    row: NDArray[np.int64],
+    byte_offset: NDArray[np.int64] | None,
+    document_id: Any,
+    text_bytes: NDArray[np.int64],
+    tokens: NDArray[np.int64],
+    text_hash: Any,
+) -> Any:
+    """A RecordBatch with SCHEMA: documents of one file and row group. `document_id` is an Arrow array, or None."""
+    count = len(row)
+    columns = [
+        pa.nulls(count, pa.string()) if document_id is None else document_id,
+        pa.repeat(pa.scalar(source, pa.string()), count),
+        pa.repeat(pa.scalar(row_group, pa.int32()), count),
+        pa.array(row),
+        pa.nulls(count, pa.int64()) if byte_offset is None else pa.array(byte_offset),
+        pa.array(text_bytes),
+        pa.array(tokens),
+        text_hash,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
-    source: list[str] = field(default_factory=list)
-    row_group: list[int | None] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    byte_offset: list[int | None] = field(default_factory=list)
-    reason: list[str] = field(default_factory=list)
 
-    def add(self, source: str, row_group: int | None, row: int, byte_offset: int | None, reason: str) -> None:
-        self.source.append(source)
-        self.row_group.append(row_group)
-        self.row.append(row)
-        self.byte_offset.append(byte_offset)
-        self.reason.append(reason)
+def lineage_file(rows: Sequence[Any]) -> bytes:
+    """The lineage file of these RecordBatches; how the rows are spread over them does not show."""
+    return encode_table(pa.Table.from_batches(rows, SCHEMA).combine_chunks())
 
-    def describe(self, index: int) -> str:
-        """One reject in words."""
-        group, offset = self.row_group[index], self.byte_offset[index]
-        place = f"row {self.row[index]:,}" if group is None else f"row group {group}, row {self.row[index]:,}"
+
+@dataclass(frozen=True, order=True, slots=True)
+class Reject:
+    """A row that is not a document. `part` is the position of its slice in the unit: by it and the row rejects are ordered."""
+
+    part: int
+    row: int
+    source: str = field(compare=False)
+    row_group: int | None = field(compare=False)
+    byte_offset: int | None = field(compare=False)
+    reason: str = field(compare=False)
+
+    def describe(self) -> str:
+        """In words."""
+        group, offset = self.row_group, self.byte_offset
+        place = f"row {self.row:,}" if group is None else f"row group {group}, row {self.row:,}"
         if offset is not None:
-            place = f"record {self.row[index]:,} at byte {offset:,}"
-        return f"{self.source[index]}: {place}: {self.reason[index]}"
+            place = f"record {self.row:,} at byte {offset:,}"
+        return f"{self.source}: {place}: {self.reason}"
 
-    def to_parquet(self) -> bytes:
-        return encode_table(pa.table({n: getattr(self, n) for n in REJECTS_SCHEMA.names}, REJECTS_SCHEMA))
+
+def rejects_file(rejects: Sequence[Reject]) -> bytes:
+    """The Parquet file with REJECTS_SCHEMA."""
+    columns = {name: [getattr(reject, name) for reject in rejects] for name in REJECTS_SCHEMA.names}
+    return encode_table(pa.table(columns, REJECTS_SCHEMA))
 
 
 def encode_table(table: Any) -> bytes:

@@ -57,20 +57,32 @@ def overhead_bytes(num_documents: int, dtype: str, shard_bytes: int) -> int:
     return 4 + 4 * (num_documents + 1) + len(config_bytes(dtype, shard_bytes))
 
 
-def encode_shard(tokens: Tokens, lengths: Lengths, shard_bytes: int) -> bytes:
+def encode_shard(tokens: Tokens | Sequence[Tokens], lengths: Lengths, shard_bytes: int) -> bytes:
     """One raw shard.
 
     Args:
-        tokens: uint16 or uint32 [sum of lengths], the documents one after another.
+        tokens: uint16 or uint32 [sum of lengths], the documents one after another; or the same in several arrays,
+            each of whole documents.
         lengths: int64 [documents], each at least 1.
         shard_bytes: what the caller aimed at; recorded in the shard, not enforced here.
     """
-    num_documents, dtype = len(lengths), tokens.dtype.name
-    if num_documents == 0 or int(lengths.min()) < 1 or int(lengths.sum()) != len(tokens):
+    return shard_buffer(tokens, lengths, shard_bytes).tobytes()
+
+
+def shard_buffer(
+    tokens: Tokens | Sequence[Tokens], lengths: Lengths, shard_bytes: int
+) -> npt.NDArray[np.uint8]:
+    """`encode_shard`, without a copy at the end."""
+    from headrace.kernels.pack import write_samples
+
+    parts = [tokens] if isinstance(tokens, np.ndarray) else list(tokens)
+    num_documents = len(lengths)
+    if num_documents == 0 or int(lengths.min()) < 1 or int(lengths.sum()) != sum(map(len, parts)):
         raise ValueError(
             "a shard holds one document or more, each of one token or more, and exactly their tokens"
         )
-    widths, config = length_width(lengths), config_bytes(dtype, shard_bytes)
+    dtype = parts[0].dtype.name
+    config = config_bytes(dtype, shard_bytes)
     offsets = np.empty(num_documents + 1, np.int64)
     offsets[0] = 4 + 4 * (num_documents + 1) + len(config)
     np.cumsum(sample_bytes(lengths, dtype), out=offsets[1:])
@@ -83,14 +95,16 @@ def encode_shard(tokens: Tokens, lengths: Lengths, shard_bytes: int) -> bytes:
     file[4 : offsets[0] - len(config)] = offsets.astype("<u4").view(np.uint8)
     file[offsets[0] - len(config) : offsets[0]] = np.frombuffer(config, np.uint8)
 
-    # Heads and tokens alternate through the rest of the file; each kind is scattered in one masked assignment.
-    itemsize = tokens.dtype.itemsize
-    runs = np.stack([HEAD_BYTES + widths, lengths * itemsize], axis=1).ravel()
-    is_token = np.repeat(np.tile([False, True], num_documents), runs)
-    samples = file[offsets[0] :]
-    samples[is_token] = np.ascontiguousarray(tokens, tokens.dtype.newbyteorder("<")).view(np.uint8)
-    samples[~is_token] = _sample_heads(lengths, widths, itemsize)
-    return file.tobytes()
+    ends = np.cumsum(lengths)
+    at, first, seen = int(offsets[0]), 0, 0
+    for part in parts:
+        seen += len(part)
+        last = int(np.searchsorted(ends, seen, side="left")) + 1
+        little_endian = np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8)
+        at = write_samples(little_endian, part.dtype.itemsize, lengths[first:last], file, at)
+        first = last
+    assert at == len(file), "an array of tokens does not end with a document"
+    return file
 
 
 def _sample_heads(lengths: Lengths, widths: Lengths, itemsize: int) -> npt.NDArray[np.uint8]:

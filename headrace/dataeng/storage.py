@@ -69,7 +69,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | memoryview) -> None:
     """Writes a local file whole or not at all, durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{path.name}"
@@ -212,13 +212,13 @@ class Store:
         with self._translated(name):
             self._fs().get_file(self._key(name), str(path))
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Stores `data` under `name`, replacing what was there: whole or absent, durable on return."""
         if self.is_local:
             write_whole(self.local_path(name), data)
             return
         with self._translated(name):
-            self._fs().pipe_file(self._key(name), data)
+            self._fs().pipe_file(self._key(name), bytes(data))  # no copy of what is bytes already
 
     def create(self, name: str, data: bytes) -> None:
         """`write`, but what is there already stays: of several writers at once, the first one's data. Read it to see.

@@ -20,16 +20,20 @@ class TokenizeConfig:
 
     text_column: str | None = None  # None: the first known name that the files have
     id_column: str | None = None
+    tokenizer_recipe: str | None = None  # a JSON file: what a tiktoken rank file does not say
     bos: str = "none"
     eos: str = "auto"
     shard_bytes: int = 64 << 20  # of raw shard
     compression: str = "none"  # or "zstd:LEVEL"
+    max_document_bytes: int = 16 << 20  # of text; longer documents are rejected
 
     def __post_init__(self) -> None:
         if not MIN_SHARD_BYTES <= self.shard_bytes <= MAX_SHARD_BYTES:
             raise UsageError(
                 f"--shard-bytes {self.shard_bytes:,}: expected {MIN_SHARD_BYTES:,} to {MAX_SHARD_BYTES:,}"
             )
+        if self.max_document_bytes < 1:
+            raise UsageError(f"--max-document-bytes {self.max_document_bytes:,}: expected 1 or more")
         match = re.fullmatch(r"none|zstd:(\d{1,2})", self.compression)
         if match is None or (match[1] and not 1 <= int(match[1]) <= 22):
             raise UsageError(f"--compression {self.compression!r}: expected none, zstd or zstd:1 to zstd:22")
@@ -66,6 +70,8 @@ class Execution:
     workers: int = 1
     max_rejects: float = 0.01  # of all rows; above it nothing is published
     quarantine_damage: bool = False  # reject the rows of damaged row groups and records, rather than stop
+    tokenizer_backend: str = "auto"  # "fast" also for jobs too small to gain by it; "reference" never
+    exact_check: str = "sample"  # or "full": every document is encoded by the definition too
     on_progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +79,12 @@ class Execution:
             raise UsageError(f"--workers {self.workers}: expected 1 or more")
         if not 0 <= self.max_rejects <= 1:
             raise UsageError(f"--max-rejects {self.max_rejects}: expected a fraction from 0 to 1")
+        if self.tokenizer_backend not in ("auto", "fast", "reference"):
+            raise UsageError(
+                f"--tokenizer-backend {self.tokenizer_backend!r}: expected auto, fast or reference"
+            )
+        if self.exact_check not in ("sample", "full"):
+            raise UsageError(f"--exact-check {self.exact_check!r}: expected sample or full")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, Share, TokenizeConfig
+from headrace.tokenize.definition import to_definition
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
@@ -34,6 +35,8 @@ from headrace.tokenize.units import Unit, plan_units
 from headrace.tokenize.worker import Context, Counts, Done, Task
 
 _MAX_SLICE_BYTES = 4 << 20
+# Less text than this a process is encoded by the reference before a fast backend is even loaded.
+_WORTH_LOADING_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,21 +46,28 @@ class ShareOutcome:
     units: int
     units_done: int
     units_total: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What there is now: the dataset, whether it had been complete before, and files that were not data."""
+    """What there is now: the dataset, whether it had been complete before, and files that were not data.
+
+    notes: which tokenizer was at work where, if there is anything to say about it.
+    """
 
     manifest: DatasetManifest
     already_complete: bool
     ignored: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def tokenize(
     places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
 ) -> Outcome:
     """Tokenizes `places` (files, directories, globs, URIs) with the file `tokenizer` into the dataset `out`.
+
+    tokenizer_recipe: the JSON file that says what a tiktoken rank file does not.
 
     Raises:
         UsageError, InputError: before any work.
@@ -92,10 +102,11 @@ def tokenize_share(
     with _only_job_in(store, among_shares=True):
         units = plan_units(job.sources, config.unit_bytes)
         mine = [unit for unit in units if share.has(unit.index)]
+        notes: tuple[str, ...] = ()
         if _finished(store, job, among_shares=True) is None:
-            _run_units(store, job, found.columns, execution, mine, among_shares=True)
+            _, notes = _run_units(store, job, found.columns, execution, mine, among_shares=True)
         done = len(Journal(store).records()) if not store.exists(MANIFEST) else len(units)
-    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units))
+    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units), notes=notes)
 
 
 def finish_shares(
@@ -121,10 +132,10 @@ def finish_shares(
 
 def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
     units = plan_units(job.sources, job.config.unit_bytes)
-    records = _run_units(store, job, found.columns, execution, units)
+    records, notes = _run_units(store, job, found.columns, execution, units)
     manifest = publish(store, job, records, execution.max_rejects)
     Journal(store).remove()
-    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored)
+    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored, notes=notes)
 
 
 def _require_all_units(store: Store, units: Sequence[Unit]) -> None:
@@ -150,8 +161,12 @@ def _read(
                 f"--out {store.describe()} lies in the source {redact(place)}: the next run would take its own shards for "
                 "sources. Give a directory outside of it"
             )
-    with open_input(tokenizer) as file:
-        tokenizer_bytes = file.read()
+    recipe = config.tokenizer_recipe
+    tokenizer_bytes = to_definition(
+        _bytes_of(tokenizer),
+        redact(tokenizer),
+        recipe=None if recipe is None else (_bytes_of(recipe), redact(recipe)),
+    )
     identity = identify(tokenizer_bytes, redact(tokenizer), bos=config.bos, eos=config.eos)
     found = discover(
         places,
@@ -173,12 +188,18 @@ def _read(
     return store, job, found
 
 
+def _bytes_of(uri: str) -> bytes:
+    with open_input(uri) as file:
+        return file.read()
+
+
 def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
     return {
         "algorithm": ALGORITHM_VERSION,
         "text_column": columns.text,
         "id_column": columns.id,
         "unit_bytes": config.unit_bytes,
+        "max_document_bytes": config.max_document_bytes,
     }
 
 
@@ -271,7 +292,8 @@ def _run_units(
     units: Sequence[Unit],
     *,
     among_shares: bool = False,
-) -> list[UnitRecord]:
+) -> tuple[list[UnitRecord], tuple[str, ...]]:
+    """The record of every unit, and what the workers had to tell, each thing once."""
     from headrace.tokenize.pool import Pool
 
     earlier = Journal(store).records()
@@ -285,17 +307,21 @@ def _run_units(
         config=job.config,
         dtype=job.dtype,
         quarantine_damage=execution.quarantine_damage,
-        parallel_tokenizer=execution.workers == 1,
+        threads=max(1, _num_cores() // num_workers),
+        fast_tokenizer=_wants_fast(units, num_workers, execution),
+        exact_check_full=execution.exact_check == "full",
     )
     tracker = _Tracker(units, execution)
     records: list[UnitRecord] = []
+    notes: dict[str, None] = {}
     if not tasks:
-        return records
+        return records, ()
     try:
         with Pool(num_workers, context) as pool:
             for unit, report in pool.run(tasks):
                 if isinstance(report, Done):
                     records.append(report.record)
+                    notes |= dict.fromkeys(report.notes)
                     tracker.done(report.record, resumed=report.record == earlier.get(unit))
                 else:
                     tracker.open(unit, report)
@@ -303,7 +329,17 @@ def _run_units(
         if not among_shares:
             store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
         raise
-    return records
+    return records, tuple(notes)
+
+
+def _wants_fast(units: Sequence[Unit], num_workers: int, execution: Execution) -> bool:
+    if execution.tokenizer_backend == "auto":
+        return sum(unit.text_bytes for unit in units) >= _WORTH_LOADING_BYTES * num_workers
+    return execution.tokenizer_backend == "fast"
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:

@@ -116,7 +116,8 @@ def _obituary(each: _Worker) -> str:
     doing = _doing(each.task) if each.task is not None else "starting"
     return (
         f"{doing}: the worker process ended by {how}. Finished units are kept: the same command continues "
-        "with this one. If it was the kernel for want of memory, use fewer --workers"
+        "with this one. If it was the kernel for want of memory, use fewer --workers; if it was a fast tokenizer "
+        "that crashed, --tokenizer-backend reference gives the same bytes without it"
     )
 
 

@@ -16,6 +16,7 @@ from headrace.dataeng.mds import Lengths, Tokens
 from headrace.errors import InputError, UsageError
 from headrace.manifests.canonical import parse_json_object, sha256_hex
 from headrace.manifests.dataset import TokenizerId
+from headrace.tokenize.backends import Encoded, Reference
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -83,32 +84,31 @@ def identify(data: bytes, name: str, *, bos: str = "none", eos: str = "auto") ->
 
 
 class Encoder:
-    """Encodes batches of texts into one flat array of framed documents."""
+    """Puts each document into its frame: one flat array of tokens from one flat array of ids."""
 
     def __init__(self, tokenizer: Tokenizer, identity: TokenizerId, dtype: str) -> None:
-        self._tokenizer = tokenizer
+        self.reference = Reference(tokenizer)
         self._dtype = np.dtype(dtype)
-        self._before = [] if identity.bos_id is None else [identity.bos_id]
-        self._after = [] if identity.eos_id is None else [identity.eos_id]
+        self._bos = -1 if identity.bos_id is None else identity.bos_id
+        self._eos = -1 if identity.eos_id is None else identity.eos_id
 
     def encode(self, texts: Sequence[str]) -> tuple[Tokens, Lengths]:
-        """Tokens [sum of lengths] and the length of each document, frame included.
+        """Tokens [sum of lengths] and the length of each document, frame included, by the definition.
 
         A text of which the tokenizer makes nothing has length 0, without a frame.
         """
-        documents = [
-            encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ]
-        frame = len(self._before) + len(self._after)
-        lengths = np.array([len(ids) + frame if ids else 0 for ids in documents], np.int64)
-        tokens: Tokens = np.empty(int(lengths.sum()), self._dtype)
-        at = 0
-        for ids in documents:
-            if ids:
-                end = at + len(ids) + frame
-                tokens[at:end] = self._before + ids + self._after
-                at = end
-        return tokens, lengths
+        return self.frame(self.reference.encode(texts))
+
+    def frame(self, encoded: Encoded) -> tuple[Tokens, Lengths]:
+        """`encode`, of ids that are already there."""
+        from headrace.kernels.pack import frame_documents
+
+        ids, offsets, _ = encoded
+        num_documents = len(offsets) - 1
+        frame = (self._bos >= 0) + (self._eos >= 0)
+        tokens: Tokens = np.empty(len(ids) + frame * num_documents, self._dtype)
+        lengths = np.empty(num_documents, np.int64)
+        return tokens[: frame_documents(ids, offsets, self._bos, self._eos, tokens, lengths)], lengths
 
 
 def _named(token: str, option: str, vocabulary: dict[str, int], name: str) -> str | None:

@@ -11,19 +11,23 @@ import signal
 import threading
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headrace.dataeng.lineage import LineageColumns, RejectColumns, text_hash
+from headrace.dataeng.lineage import Reject, lineage_rows, rejects_file, string_buffers, text_hashes
+from headrace.dataeng.mds import Lengths, Tokens
 from headrace.dataeng.sources.base import (
     DAMAGED,
     NO_TOKENS,
+    NOT_TOKENIZABLE,
     TOO_LARGE,
     Batch,
     Columns,
@@ -36,6 +40,8 @@ from headrace.dataeng.storage import Store
 from headrace.errors import DamageError, HeadraceError, InputError, MissingExtra
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
+from headrace.manifests.shard_table import ShardRow
+from headrace.tokenize.backends import Disagreement, Fast, Gate, fast_backend
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import (
     Journal,
@@ -66,7 +72,9 @@ class Context:
     config: TokenizeConfig
     dtype: str
     quarantine_damage: bool
-    parallel_tokenizer: bool
+    threads: int = 1  # that encode, in each process
+    fast_tokenizer: bool = False
+    exact_check_full: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +99,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Done:
+    """`notes` are for people: which tokenizer was at work, and why. They are in no file."""
+
     record: UnitRecord
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +121,12 @@ def main(connection: Connection, context: Context) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the pool had it from the start
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if context.parallel_tokenizer else "false"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # our own threads encode, as many as the job was given
     try:
         runner = UnitRunner(context)
         while (task := connection.recv()) is not None:
-            connection.send(Done(runner.run(task, connection.send)))
+            record = runner.run(task, connection.send)
+            connection.send(Done(record, runner.take_notes()))
     except HeadraceError as error:
         # Told by a message alone, which is how all but MissingExtra can be raised again.
         ours = (k for k in type(error).__mro__ if k.__module__ == HeadraceError.__module__)
@@ -143,6 +155,19 @@ class UnitRunner:
         tokenizer = load(context.tokenizer, "tokenizer.json")
         self._encoder = Encoder(tokenizer, context.identity, context.dtype)
         self._journal = Journal(context.store)
+        self._notes: list[str] = []
+        self._fast: Fast | None = None
+        if context.fast_tokenizer:
+            found = fast_backend(context.tokenizer, self._encoder.reference)
+            if isinstance(found, Fast):
+                self._fast = found
+            else:
+                self._notes.append(f"{found.reason}; tokenizers encodes all files")
+
+    def take_notes(self) -> tuple[str, ...]:
+        """What there is to tell since the last call."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
 
     def run(self, task: Task, report: Callable[[Counts], None]) -> UnitRecord:
         """Does the unit unless an earlier run did and all its files are as they were written.
@@ -156,11 +181,26 @@ class UnitRunner:
             return earlier
         damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
         seen: set[Slice] = set()
+        by_reference: set[int] = set()
         while True:
-            attempt = _Attempt(self._context, self._encoder, task, report)
+            gates = {
+                file: Gate(
+                    self._encoder.reference,
+                    None if file in by_reference else self._fast,
+                    source.fingerprint,
+                    full=self._context.exact_check_full,
+                )
+                for file, source in task.sources.items()
+            }
+            attempt = _Attempt(self._context, self._encoder, gates, task, report)
             try:
                 record = attempt.run(damaged if self._context.quarantine_damage else set())
                 break
+            except _FileDisagreement as error:
+                # Its documents may already be in a shard, so begin again, with the definition for this file.
+                by_reference.add(error.file)
+                name = task.sources[error.file].name
+                self._notes.append(f"{name}: {error}; tokenizers encodes unit {task.unit.index} of this file")
             except _SliceDamage as error:
                 # Rows of the slice may already be in a shard, so begin again: the first time to see whether the
                 # damage is in the file or was on the way, then without any of them.
@@ -173,6 +213,14 @@ class UnitRunner:
         return record
 
 
+class _FileDisagreement(Exception):
+    """A fast backend that is not to be used for a file."""
+
+    def __init__(self, message: str, file: int) -> None:
+        super().__init__(message)
+        self.file = file
+
+
 class _SliceDamage(DamageError):
     """Damage, with the slice it is in."""
 
@@ -181,126 +229,229 @@ class _SliceDamage(DamageError):
         self.part = part
 
 
-class _Attempt:
-    """One pass over the rows of a unit."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Group:
+    """Documents that are encoded together: consecutive in one slice, as Arrow columns without nulls."""
 
-    def __init__(
-        self, context: Context, encoder: Encoder, task: Task, report: Callable[[Counts], None]
-    ) -> None:
-        self._context, self._encoder, self._task, self._report = context, encoder, task, report
-        self._shards = ShardWriter(
+    number: int  # of the slice in the unit
+    part: Slice
+    rows: NDArray[np.int64]
+    texts: Any
+    ids: Any
+    byte_offsets: NDArray[np.int64] | None
+    first: bool  # holds the first document of its file in this unit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _EncodedGroup:
+    group: _Group
+    tokens: Tokens
+    lengths: Lengths
+    text_bytes: NDArray[np.int64]
+    text_hash: Any
+    failed: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of one file in the making, named as in Counts."""
+
+    rows: int = 0
+    documents: int = 0
+    rejected: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One pass over the rows of a unit.
+
+    This thread reads and puts documents into shards, in order; others encode; the shards' own thread stores them.
+    """
+
+    context: Context
+    encoder: Encoder
+    gates: dict[int, Gate]
+    task: Task
+    report: Callable[[Counts], None]
+    rejects: list[Reject] = field(default_factory=list)
+    tallies: dict[int, _Tally] = field(default_factory=dict)
+    reported: float = 0.0
+
+    def run(self, damaged: set[Slice]) -> UnitRecord:
+        context, unit = self.context, self.task.unit
+        self.tallies = {file: _Tally() for file in unit.files}
+        shards = ShardWriter(
             context.store,
-            task.unit.index,
+            unit.index,
             dtype=context.dtype,
             shard_bytes=context.config.shard_bytes,
             zstd_level=context.config.zstd_level,
         )
-        self._rejects = RejectColumns()
-        self._counts = {file: SourceCounts(file=file) for file in task.unit.files}
-        self._reported = 0.0
+        pool = ThreadPoolExecutor(max_workers=context.threads, thread_name_prefix="encode")
+        waiting: deque[Future[_EncodedGroup]] = deque()
+        try:
+            with shards:
+                for group in self._groups(damaged):
+                    waiting.append(pool.submit(self._encode, group))
+                    if len(waiting) > context.threads + 1:
+                        self._add(shards, waiting.popleft().result())
+                while waiting:
+                    self._add(shards, waiting.popleft().result())
+                return self._record(shards.finish())
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
-    def run(self, damaged: set[Slice]) -> UnitRecord:
-        for part in self._task.unit.slices:
+    def _groups(self, damaged: set[Slice]) -> Iterator[_Group]:
+        begun: set[int] = set()
+        for number, part in enumerate(self.task.unit.slices):
             if part in damaged:
-                for row in range(part.first_row, part.first_row + part.num_rows):
-                    self._reject(part, row, part.byte_offset, DAMAGED)
-                self._count(part, rows=part.num_rows)
+                rows = np.arange(part.first_row, part.first_row + part.num_rows)
+                self._reject(number, part, rows, None, DAMAGED)
+                self.tallies[part.file].rows += part.num_rows
                 continue
-            try:
-                for batch in read_slice(self._task.sources[part.file], part, self._context.columns):
-                    self._take(part, batch)
-            except SourceDamage as error:
-                raise _SliceDamage(str(error), part) from None
-        return self._finish()
+            batches = read_slice(self.task.sources[part.file], part, self.context.columns)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except SourceDamage as error:
+                    raise _SliceDamage(str(error), part) from None
+                if batch is None:
+                    break
+                for positions in self._kept(number, part, batch):
+                    yield _Group(
+                        number=number,
+                        part=part,
+                        rows=batch.first_row + positions,
+                        texts=_take(batch.texts, positions),
+                        ids=None if batch.ids is None else _take(batch.ids, positions),
+                        byte_offsets=None if batch.byte_offsets is None else batch.byte_offsets[positions],
+                        first=part.file not in begun,
+                    )
+                    begun.add(part.file)
 
-    def _take(self, part: Slice, batch: Batch) -> None:
-        offsets = batch.byte_offsets
-        for position, reason in batch.rejects.items():
-            self._reject(part, batch.first_row + position, offsets[position] if offsets else None, reason)
-        for positions in _by_bytes(batch):
-            self._encode(part, batch, positions)
-        self._count(part, rows=len(batch.texts))
-        if (now := time.monotonic()) - self._reported >= _REPORT_SECONDS:
-            self._reported = now
-            self._report(self._so_far())
-
-    def _encode(self, part: Slice, batch: Batch, positions: list[int]) -> None:
-        texts = [batch.texts[position] or b"" for position in positions]
-        tokens, lengths = self._encoder.encode([text.decode() for text in texts])
-        fits = self._shards.fits_a_shard(lengths)
-        keep = fits & (lengths > 0)
-        lineage = LineageColumns()
-        name = self._task.sources[part.file].name
-        for text, position, kept, length, fit in zip(
-            texts, positions, keep.tolist(), lengths.tolist(), fits.tolist(), strict=True
-        ):
-            row = batch.first_row + position
-            offset = batch.byte_offsets[position] if batch.byte_offsets else None
-            if not kept:
-                self._reject(part, row, offset, NO_TOKENS if fit else TOO_LARGE)
-                continue
-            lineage.add(
-                document_id=batch.ids[position] if batch.ids else None,
-                source=name,
-                row_group=part.row_group,
-                row=row,
-                byte_offset=offset,
-                text_bytes=len(text),
-                tokens=length,
-                text_hash=text_hash(text),
+    def _kept(self, number: int, part: Slice, batch: Batch) -> Iterator[NDArray[np.int64]]:
+        """Notes what is not a document, and yields the positions of the others in groups of about _ENCODE_BYTES."""
+        self.tallies[part.file].rows += len(batch.texts)
+        for position, reason in sorted(batch.rejects.items()):
+            self._reject(number, part, np.array([batch.first_row + position]), _at(batch, position), reason)
+        offsets, _ = string_buffers(batch.texts)
+        sizes = np.diff(offsets)
+        wanted = np.ones(len(sizes), bool)
+        wanted[list(batch.rejects)] = False
+        for position in np.flatnonzero(wanted & (sizes > self.context.config.max_document_bytes)).tolist():
+            self._reject(
+                number, part, np.array([batch.first_row + position]), _at(batch, position), TOO_LARGE
             )
+            wanted[position] = False
+        positions = np.flatnonzero(wanted)
+        ends = np.cumsum(sizes[positions])
+        begin = 0
+        while begin < len(positions):
+            before = int(ends[begin - 1]) if begin else 0
+            # A longer text is a group of its own.
+            end = max(begin + 1, int(np.searchsorted(ends, before + _ENCODE_BYTES, side="right")))
+            yield positions[begin:end]
+            begin = end
+
+    def _encode(self, group: _Group) -> _EncodedGroup:
+        offsets, data = string_buffers(group.texts)
+        texts = group.texts.to_numpy(zero_copy_only=False).tolist()
+        try:
+            encoded = self.gates[group.part.file].encode(
+                texts, group.rows, data[offsets[0] : offsets[-1]], first=group.first
+            )
+        except Disagreement as error:
+            raise _FileDisagreement(str(error), group.part.file) from None
+        tokens, lengths = self.encoder.frame(encoded)
+        return _EncodedGroup(
+            group=group,
+            tokens=tokens,
+            lengths=lengths,
+            text_bytes=np.diff(offsets),
+            text_hash=text_hashes(group.texts),
+            failed=encoded.failed,
+        )
+
+    def _add(self, shards: ShardWriter, done: _EncodedGroup) -> None:
+        group, tokens, lengths = done.group, done.tokens, done.lengths
+        source, part = self.task.sources[group.part.file].name, group.part
+        fits = shards.fits_a_shard(lengths)
+        keep = fits & (lengths > 0)
+        rows, byte_offsets, ids = group.rows, group.byte_offsets, group.ids
+        text_bytes, text_hash = done.text_bytes, done.text_hash
         if not keep.all():
-            tokens = tokens[np.repeat(keep, lengths)]
-            lengths = lengths[keep]
-        self._shards.add(tokens, lengths, lineage)
-        self._count(
-            part, documents=len(lengths), tokens=int(lengths.sum()), text_bytes=sum(lineage.text_bytes)
-        )
+            for position in np.flatnonzero(~keep).tolist():
+                reason = NO_TOKENS if fits[position] else TOO_LARGE
+                reason = NOT_TOKENIZABLE if position in done.failed else reason
+                offset = None if byte_offsets is None else int(byte_offsets[position])
+                self._reject(group.number, part, rows[position : position + 1], offset, reason)
+            tokens, lengths = tokens[np.repeat(keep, lengths)], lengths[keep]
+            rows, text_bytes = rows[keep], text_bytes[keep]
+            byte_offsets = None if byte_offsets is None else byte_offsets[keep]
+            kept = np.flatnonzero(keep)
+            text_hash, ids = text_hash.take(kept), None if ids is None else ids.take(kept)
+        tally = self.tallies[part.file]
+        tally.documents += len(lengths)
+        tally.tokens += len(tokens)
+        tally.text_bytes += int(text_bytes.sum())
+        if len(lengths):
+            lineage = lineage_rows(
+                source=source,
+                row_group=part.row_group,
+                row=rows,
+                byte_offset=byte_offsets,
+                document_id=ids,
+                text_bytes=text_bytes,
+                tokens=lengths,
+                text_hash=text_hash,
+            )
+            shards.add(tokens, lengths, lineage)
+        if (now := time.monotonic()) - self.reported >= _REPORT_SECONDS:
+            self.reported = now
+            self.report(self._so_far())
 
-    def _reject(self, part: Slice, row: int, byte_offset: int | None, reason: str) -> None:
-        source = self._task.sources[part.file].name
-        self._rejects.add(source, part.row_group, row, byte_offset, reason)
-        self._count(part, rejected=1)
-
-    def _count(self, part: Slice, **more: int) -> None:
-        counts = self._counts[part.file]
-        self._counts[part.file] = replace(
-            counts, **{name: getattr(counts, name) + value for name, value in more.items()}
-        )
+    def _reject(
+        self, number: int, part: Slice, rows: NDArray[np.int64], byte_offset: int | None, reason: str
+    ) -> None:
+        source = self.task.sources[part.file].name
+        self.rejects += [
+            Reject(number, row, source, part.row_group, byte_offset, reason) for row in rows.tolist()
+        ]
+        self.tallies[part.file].rejected += len(rows)
 
     def _so_far(self) -> Counts:
-        names = ("rows", "documents", "rejected", "tokens", "text_bytes")
-        return Counts(*(sum(getattr(c, name) for c in self._counts.values()) for name in names))
+        names = Counts.__slots__
+        return Counts(*(sum(getattr(tally, name) for tally in self.tallies.values()) for name in names))
 
-    def _finish(self) -> UnitRecord:
-        shards = self._shards.finish()
-        unit, rejects = self._task.unit.index, self._rejects
-        rejects_file = None
-        if rejects.reason:
-            data = rejects.to_parquet()
-            rejects_file = StoredFile(name=rejects_name(unit), sha256=sha256_hex(data))
-            self._context.store.write(rejects_file.name, data)
+    def _record(self, shards: list[ShardRow]) -> UnitRecord:
+        unit, rejects = self.task.unit.index, sorted(self.rejects)
+        stored = None
+        if rejects:
+            data = rejects_file(rejects)
+            stored = StoredFile(name=rejects_name(unit), sha256=sha256_hex(data))
+            self.context.store.write(stored.name, data)
         return UnitRecord(
             unit=unit,
             shards=tuple(shards),
-            sources=tuple(self._counts.values()),
-            rejects=dict(sorted(Counter(rejects.reason).items())),
-            rejects_file=rejects_file,
-            examples=tuple(rejects.describe(i) for i in range(min(_MAX_EXAMPLES, len(rejects.reason)))),
+            sources=tuple(
+                SourceCounts(file=file, **{name: getattr(tally, name) for name in Counts.__slots__})
+                for file, tally in self.tallies.items()
+            ),
+            rejects=dict(sorted(Counter(reject.reason for reject in rejects).items())),
+            rejects_file=stored,
+            examples=tuple(reject.describe() for reject in rejects[:_MAX_EXAMPLES]),
         )
 
 
-def _by_bytes(batch: Batch) -> Iterator[list[int]]:
-    """Positions of the batch's documents, in order, in groups of about _ENCODE_BYTES of text."""
-    group: list[int] = []
-    size = 0
-    for position, text in enumerate(batch.texts):
-        if text is None:
-            continue
-        if group and size + len(text) > _ENCODE_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(position)
-        size += len(text)
-    if group:
-        yield group
+def _at(batch: Batch, position: int) -> int | None:
+    return None if batch.byte_offsets is None else int(batch.byte_offsets[position])
+
+
+def _take(column: Any, positions: NDArray[np.int64]) -> Any:
+    """The values at ascending positions; a view if there are no gaps."""
+    first, count = int(positions[0]), len(positions)
+    if int(positions[-1]) - first + 1 == count:
+        return column.slice(first, count)
+    return column.take(positions)

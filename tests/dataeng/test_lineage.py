@@ -2,46 +2,42 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.dataeng.lineage import (
     SCHEMA,
-    LineageColumns,
-    LineageWriter,
-    RejectColumns,
+    Reject,
     encode_table,
+    lineage_file,
+    lineage_rows,
     read_lineage,
     text_hash,
+    text_hashes,
 )
 from headrace.errors import DamageError
 
 
-def some_lineage() -> LineageColumns:
-    lineage = LineageColumns()
-    for row in range(3):
-        lineage.add(
-            document_id=None if row == 1 else f"d{row}",
-            source="s3://bucket/a.parquet",
-            row_group=0,
-            row=row,
-            byte_offset=None,
-            text_bytes=5,
-            tokens=2 + row,
-            text_hash=text_hash(b"hello"),
-        )
-    return lineage
-
-
-def encoded(lineage: LineageColumns) -> bytes:
-    writer = LineageWriter()
-    writer.extend(lineage, 0, len(lineage.row))
-    return writer.to_parquet()
+def some_rows(first: int = 0, count: int = 3) -> Any:
+    rows = np.arange(first, first + count)
+    return lineage_rows(
+        source="s3://bucket/a.parquet",
+        row_group=0,
+        row=rows,
+        byte_offset=None,
+        document_id=pa.array([None if row == 1 else f"d{row}" for row in rows.tolist()], pa.string()),
+        text_bytes=np.full(count, 5),
+        tokens=2 + rows,
+        text_hash=text_hashes(pa.array(["hello"] * count)),
+    )
 
 
 def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
-    data = encoded(some_lineage())
+    data = lineage_file([some_rows()])
     table = read_lineage(data, "here")
     assert table.schema == SCHEMA
     assert table["document_id"].to_pylist() == ["d0", None, "d2"]
@@ -50,40 +46,19 @@ def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
     assert read_lineage(data, "here", ["tokens"]).column_names == ["tokens"]
 
 
-def test_the_same_rows_are_the_same_bytes() -> None:
-    assert encoded(some_lineage()) == encoded(some_lineage())
+def test_the_same_rows_are_the_same_bytes_however_they_arrive() -> None:
+    assert lineage_file([some_rows()]) == lineage_file([some_rows(0, 2), some_rows(2, 1)])
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
-def test_bytes_depend_on_the_rows_and_not_on_how_they_came(
-    monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    """Row groups are written as they fill; the file is the one of a table written whole."""
-    monkeypatch.setattr("headrace.dataeng.lineage._ROW_GROUP", 64)
-    lineage = LineageColumns()
-    for row in range(count):
-        lineage.add(
-            document_id=f"d{row}", source=f"{row // 50}.parquet", row_group=row // 50, row=row, byte_offset=None,
-            text_bytes=row, tokens=row, text_hash=text_hash(b"%d" % row),
-        )  # fmt: skip
-    whole = encode_table(pa.table({name: getattr(lineage, name) for name in SCHEMA.names}, SCHEMA))
-    for step in (1, 10, 64, 1000):
-        writer = LineageWriter()
-        for begin in range(0, count, step):
-            writer.extend(lineage, begin, min(begin + step, count))
-            assert len(writer._held.row) <= 64
-        assert writer.to_parquet() == whole
-    assert pq.read_metadata(pa.BufferReader(whole)).num_row_groups == -(-count // 64)
-
-
-def test_a_part_of_the_columns_is_what_it_was() -> None:
-    part = LineageColumns()
-    part.extend(some_lineage(), 1, 3)
-    assert (part.row, part.document_id) == ([1, 2], [None, "d2"])
+@given(texts=st.lists(st.text(max_size=8), max_size=20), cut=st.integers(0, 20))
+def test_hashes_of_a_column_are_those_of_its_texts(texts: list[str], cut: int) -> None:
+    for kind in (pa.string(), pa.large_string()):
+        column = pa.array(texts, kind).slice(cut)
+        assert text_hashes(column).to_pylist() == [text_hash(text.encode()) for text in texts[cut:]]
 
 
 def test_pages_have_checksums() -> None:
-    data = bytearray(encoded(some_lineage()))
+    data = bytearray(lineage_file([some_rows()]))
     meta = pq.read_metadata(pa.BufferReader(bytes(data))).row_group(0).column(3)
     data[meta.data_page_offset + meta.total_compressed_size - 2] ^= 1
     with pytest.raises(DamageError, match="here: not a lineage file"):
@@ -104,8 +79,17 @@ def test_what_is_not_lineage_is_damage(table: Any) -> None:
 
 
 def test_a_reject_in_words_says_where_it_is() -> None:
-    rejects = RejectColumns()
-    rejects.add("a.parquet", 3, 1_000, None, "null")
-    rejects.add("b.tfrecord", None, 2, 5_000, "damaged")
-    assert rejects.describe(0) == "a.parquet: row group 3, row 1,000: null"
-    assert rejects.describe(1) == "b.tfrecord: record 2 at byte 5,000: damaged"
+    assert (
+        Reject(0, 1_000, "a.parquet", 3, None, "null").describe() == "a.parquet: row group 3, row 1,000: null"
+    )
+    damaged = Reject(0, 2, "b.tfrecord", None, 5_000, "damaged")
+    assert damaged.describe() == "b.tfrecord: record 2 at byte 5,000: damaged"
+
+
+def test_rejects_are_ordered_by_slice_and_row() -> None:
+    rejects = [
+        Reject(1, 0, "b", 0, None, "null"),
+        Reject(0, 10, "a", 0, None, "null"),
+        Reject(0, 9, "a", 0, None, "z"),
+    ]
+    assert [(reject.part, reject.row) for reject in sorted(rejects)] == [(0, 9), (0, 10), (1, 0)]

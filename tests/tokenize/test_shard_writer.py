@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.dataeng import mds
-from headrace.dataeng.lineage import LineageColumns, read_lineage
+from headrace.dataeng.lineage import lineage_rows, read_lineage
 from headrace.dataeng.storage import Store
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.shard_table import ShardRow
@@ -18,30 +20,28 @@ from headrace.tokenize.verify import decompress
 SHARD_BYTES = 1_000
 
 
-def lineage_of(lengths: list[int], first: int = 0) -> LineageColumns:
-    lineage = LineageColumns()
-    for number, length in enumerate(lengths, start=first):
-        lineage.add(
-            document_id=f"d{number}",
-            source="a",
-            row_group=None,
-            row=number,
-            byte_offset=None,
-            text_bytes=1,
-            tokens=length,
-            text_hash=bytes(16),
-        )
-    return lineage
+def lineage_of(lengths: list[int], first: int = 0) -> Any:
+    rows = np.arange(first, first + len(lengths))
+    return lineage_rows(
+        source="a",
+        row_group=None,
+        row=rows,
+        byte_offset=None,
+        document_id=pa.array([f"d{row}" for row in rows]),
+        text_bytes=np.ones(len(lengths), np.int64),
+        tokens=np.array(lengths, np.int64),
+        text_hash=pa.array([bytes(16)] * len(lengths), pa.binary(16)),
+    )
 
 
 def write(out: Path, batches: list[list[int]], *, zstd_level: int | None = None) -> list[ShardRow]:
-    writer = ShardWriter(Store(out), 7, dtype="uint16", shard_bytes=SHARD_BYTES, zstd_level=zstd_level)
     first = 0
-    for lengths in batches:
-        tokens = np.concatenate([np.full(n, first + i, np.uint16) for i, n in enumerate(lengths)])
-        writer.add(tokens, np.array(lengths, np.int64), lineage_of(lengths, first))
-        first += len(lengths)
-    return writer.finish()
+    with ShardWriter(Store(out), 7, dtype="uint16", shard_bytes=SHARD_BYTES, zstd_level=zstd_level) as writer:
+        for lengths in batches:
+            tokens = np.concatenate([np.full(n, first + i, np.uint16) for i, n in enumerate(lengths)])
+            writer.add(tokens, np.array(lengths, np.int64), lineage_of(lengths, first))
+            first += len(lengths)
+        return writer.finish()
 
 
 def capacity(num_documents: int) -> int:
@@ -109,6 +109,17 @@ def test_a_compressed_shard_unpacks_to_the_raw_one(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_32_bit_offsets_is_known_before_it_is_built(tmp_path: Path) -> None:
-    writer = ShardWriter(Store(tmp_path), 0, dtype="uint32", shard_bytes=SHARD_BYTES, zstd_level=None)
     limit = (mds.MAX_RAW_BYTES - mds.overhead_bytes(1, "uint32", SHARD_BYTES) - 9) // 4
-    assert writer.fits_a_shard(np.array([1, limit, limit + 1])).tolist() == [True, True, False]
+    with ShardWriter(Store(tmp_path), 0, dtype="uint32", shard_bytes=SHARD_BYTES, zstd_level=None) as writer:
+        assert writer.fits_a_shard(np.array([1, limit, limit + 1])).tolist() == [True, True, False]
+
+
+def test_a_store_that_fails_behind_our_back_is_an_error_of_the_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_store: Store, _name: str, _data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(tmp_path, [[600], [600], [600]])

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -9,40 +13,49 @@ from headrace.dataeng import mds
 from headrace.dataeng.sources.discover import discover
 from headrace.dataeng.storage import Store
 from headrace.errors import DamageError
+from headrace.tokenize import worker
+from headrace.tokenize.backends import BackendError, Encoded, Fast, Reference
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import Journal, UnitRecord
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.units import plan_units
 from headrace.tokenize.worker import Context, Counts, Task, UnitRunner
-from tests.tokenize.jobs import write_parquet
+from tests.tokenize.jobs import file_hashes, some_texts, write_parquet
 
 
 def run_unit(
-    source: Path,
+    source: Path | list[Path],
     out: Path,
     tokenizer: Path,
     *,
     quarantine: bool = False,
     reports: list[Counts] | None = None,
     earlier: UnitRecord | None = None,
+    notes: list[str] | None = None,
+    max_document_bytes: int = 1 << 20,
+    **options: Any,
 ) -> UnitRecord:
-    """The whole file as one unit, in this process."""
+    """The whole of the files as one unit, in this process."""
     data = tokenizer.read_bytes()
-    found = discover([str(source)], allow_damage=quarantine)
+    sources = [source] if isinstance(source, Path) else source
+    found = discover([str(place) for place in sources], allow_damage=quarantine)
     (unit,) = plan_units(found.sources, 1 << 40)
     context = Context(
         store=Store(out),
         tokenizer=data,
         identity=identify(data, "t"),
         columns=found.columns,
-        config=TokenizeConfig(shard_bytes=2_000),
+        config=TokenizeConfig(shard_bytes=2_000, max_document_bytes=max_document_bytes),
         dtype="uint16",
         quarantine_damage=quarantine,
-        parallel_tokenizer=False,
+        **options,
     )
     sink = reports if reports is not None else []
-    task = Task(unit=unit, sources={0: found.sources[0]}, earlier=earlier)
-    return UnitRunner(context).run(task, sink.append)
+    runner = UnitRunner(context)
+    record = runner.run(Task(unit=unit, sources=dict(enumerate(found.sources))), sink.append)
+    if notes is not None:
+        notes += runner.take_notes()
+    return record
 
 
 def damage(path: Path, marker: bytes) -> None:
@@ -144,3 +157,123 @@ def test_an_open_unit_reports_what_it_has_done(tokenizer_file: Path, tmp_path: P
     record = run_unit(tmp_path / "a.parquet", tmp_path / "out", tokenizer_file, reports=reports)
     assert reports
     assert 0 < reports[0].rows <= record.total("rows")
+
+
+def test_a_text_over_the_limit_is_a_reject_and_the_limit_itself_is_not(
+    tokenizer_file: Path, tmp_path: Path
+) -> None:
+    write_parquet(tmp_path / "a.parquet", ["a" * 100, "b" * 101, "é" * 50, "é" * 51])
+    record = run_unit(tmp_path / "a.parquet", tmp_path / "out", tokenizer_file, max_document_bytes=100)
+    assert record.rejects == {"too_large": 2}
+    assert record.examples[0].endswith("row group 0, row 1: too_large")
+
+
+def test_a_text_on_which_the_tokenizer_gives_up_is_a_reject_and_its_neighbours_are_documents(
+    tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reference, "_ids", gives_up_on("never", Reference._ids))
+    write_parquet(tmp_path / "a.parquet", ["one", "never", "two", None])
+    record = run_unit(tmp_path / "a.parquet", tmp_path / "out", tokenizer_file)
+    assert record.rejects == {"not_tokenizable": 1, "null": 1}
+    assert record.total("documents") == 2
+    assert record.examples[0].endswith("row 1: not_tokenizable")
+
+
+def gives_up_on(
+    word: str, ids: Callable[[Reference, Sequence[str]], list[list[int]]]
+) -> Callable[[Reference, Sequence[str]], list[list[int]]]:
+    def changed(self: Reference, texts: Sequence[str]) -> list[list[int]]:
+        if any(word in text for text in texts):
+            raise BackendError("retry-limit-in-match over")
+        return ids(self, texts)
+
+    return changed
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("backend", ["reference", "fast", "full"])
+def test_law_4_neither_the_backend_nor_the_number_of_threads_changes_a_byte(
+    tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, backend: str
+) -> None:
+    if backend != "reference":
+        pytest.importorskip("fastokens", reason="fastokens is not installed: pip install 'headrace[fast]'")
+    monkeypatch.setattr(worker, "_ENCODE_BYTES", 500)  # so that many groups are on their way at a time
+    write_parquet(tmp_path / "a.parquet", some_texts(3, 300))
+    plain = run_unit(tmp_path / "a.parquet", tmp_path / "plain", tokenizer_file)
+    record = run_unit(
+        tmp_path / "a.parquet",
+        tmp_path / "out",
+        tokenizer_file,
+        threads=threads,
+        fast_tokenizer=backend != "reference",
+        exact_check_full=backend == "full",
+    )
+    assert record == plain
+    assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "plain")
+
+
+def test_a_file_on_which_the_fast_backend_differs_is_encoded_by_the_definition_and_that_is_told(
+    tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other file of the unit keeps the fast backend, which is seen by its ids: here they are wrong on purpose."""
+    write_parquet(tmp_path / "a.parquet", ["wrong from the first document on", "x"])
+    write_parquet(tmp_path / "b.parquet", ["y", "z"])
+    monkeypatch.setattr(worker, "fast_backend", lambda _data, reference: Liar(reference))
+    notes: list[str] = []
+    sources = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    record = run_unit(sources, tmp_path / "out", tokenizer_file, fast_tokenizer=True, notes=notes)
+    assert notes == [
+        f"{sources[0]}: fastokens gives other ids in row 0; tokenizers encodes unit 0 of this file"
+    ]
+    assert record == run_unit(sources, tmp_path / "plain", tokenizer_file)
+    assert sorted(Liar.seen) == ["wrong from the first document on", "x", "y", "z"]
+
+
+class Liar(Fast):
+    """Differs from the definition where a text says so."""
+
+    seen: ClassVar[set[str]] = set()
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        Liar.seen |= set(texts)
+        found = self._reference.encode(texts)
+        if any("wrong" in text for text in texts):
+            return found._replace(ids=found.ids ^ np.uint32(1))
+        return found
+
+
+def test_a_backend_that_is_refused_is_told_and_the_definition_encodes(
+    tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", None)
+    write_parquet(tmp_path / "a.parquet", ["text"])
+    notes: list[str] = []
+    run_unit(tmp_path / "a.parquet", tmp_path / "out", tokenizer_file, fast_tokenizer=True, notes=notes)
+    assert len(notes) == 1
+    assert "fastokens is not installed" in notes[0]
+    assert notes[0].endswith("tokenizers encodes all files")
+
+
+def test_rejects_are_in_the_order_of_the_rows_whoever_found_them(
+    tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Null is seen when the row is read, too much text when it is grouped, no tokens when it was encoded."""
+    monkeypatch.setattr(Reference, "_ids", gives_up_on("never", Reference._ids))
+    texts = ["never", None, "b" * 200, "never", "", "fine", "b" * 200, "never", None]
+    write_parquet(tmp_path / "a.parquet", texts, row_group_size=4)
+    record = run_unit(tmp_path / "a.parquet", tmp_path / "out", tokenizer_file, max_document_bytes=100)
+    assert record.rejects_file is not None
+    rejects = pq.read_table(tmp_path / "out" / record.rejects_file.name).to_pylist()
+    assert [(row["row_group"], row["row"], row["reason"]) for row in rejects] == [
+        (0, 0, "not_tokenizable"),
+        (0, 1, "null"),
+        (0, 2, "too_large"),
+        (0, 3, "not_tokenizable"),
+        (1, 0, "empty"),
+        (1, 2, "too_large"),
+        (1, 3, "not_tokenizable"),
+        (2, 0, "null"),
+    ]

@@ -8,9 +8,12 @@ a slice are read in order and each is either a text or a reject; nothing else ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import DamageError
 
@@ -23,7 +26,8 @@ NO_TEXT: Final = "no_text"  # a record without the text feature
 NOT_TEXT: Final = "not_text"  # a record whose text feature is not one byte string
 NOT_EXAMPLE: Final = "not_example"  # a record that is not a tf.train.Example
 NO_TOKENS: Final = "no_tokens"  # the tokenizer makes nothing of the text
-TOO_LARGE: Final = "too_large"  # the document does not fit the largest possible shard
+NOT_TOKENIZABLE: Final = "not_tokenizable"  # the tokenizer gives up on the text
+TOO_LARGE: Final = "too_large"  # the text is over --max-document-bytes, or the document does not fit the largest possible shard
 DAMAGED: Final = "damaged"  # the bytes are not the ones that were written
 
 
@@ -63,13 +67,39 @@ class SourceFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Consecutive rows: `texts[i]` is row `first_row + i`, or None where `rejects[i]` says why not."""
+    """Consecutive rows as Arrow columns: no Python object a row.
+
+    texts: LargeStringArray, all of it UTF-8; row `first_row + i` is `texts[i]`, null where `rejects[i]` says why not.
+    ids: StringArray, or None if no id column was asked for.
+    byte_offsets: int64 [rows], or None for Parquet.
+    """
 
     first_row: int
-    texts: list[bytes | None]
-    ids: list[str | None] | None
-    byte_offsets: list[int] | None
+    texts: Any
+    ids: Any
+    byte_offsets: NDArray[np.int64] | None
     rejects: dict[int, str]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        first_row: int,
+        texts: Sequence[bytes | None],
+        ids: Sequence[str | None] | None,
+        byte_offsets: Sequence[int] | None,
+        rejects: dict[int, str],
+    ) -> Batch:
+        """From records that were taken apart one by one."""
+        import pyarrow as pa
+
+        return cls(
+            first_row=first_row,
+            texts=pa.array(texts, pa.large_binary()).view(pa.large_string()),
+            ids=None if ids is None else pa.array(ids, pa.string()),
+            byte_offsets=None if byte_offsets is None else np.array(byte_offsets, np.int64),
+            rejects=rejects,
+        )
 
 
 class SourceDamage(DamageError):

@@ -15,10 +15,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from headrace.dataeng.sources.base import (
+    BLANK,
+    EMPTY,
     NOT_UTF8,
     NULL,
     Batch,
@@ -27,7 +32,6 @@ from headrace.dataeng.sources.base import (
     SourceDamage,
     SourceFile,
     is_utf8,
-    reject_reason,
 )
 from headrace.dataeng.sources.location import open_input
 from headrace.dataeng.storage import redact
@@ -165,7 +169,12 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
         try:
             for arrow in _record_batches(file, source, group, part, columns):
                 texts, rejects = _texts(arrow.column(columns.text))
-                ids = _ids(arrow.column(columns.id), rejects, texts) if columns.id is not None else None
+                ids = None
+                if columns.id is not None:
+                    ids, not_utf8 = _ids(arrow.column(columns.id))
+                    for position in not_utf8:
+                        rejects.setdefault(position, NOT_UTF8)
+                    texts = _without(texts, not_utf8)
                 if len(texts):
                     yield Batch(first_row=row, texts=texts, ids=ids, byte_offsets=None, rejects=rejects)
                 row += len(texts)
@@ -202,28 +211,57 @@ def _record_batches(
     return opened.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False)  # type: ignore[no-any-return]
 
 
-def _texts(column: Any) -> tuple[list[bytes | None], dict[int, str]]:
-    """The values as bytes, each checked to be UTF-8 by itself: Arrow would only say that one of them is not."""
-    values = _as_binary(column).to_pylist()
-    rejects: dict[int, str] = {}
-    for position, value in enumerate(values):
-        reason = NULL if value is None else reject_reason(value)
-        if reason is not None:
-            rejects[position] = reason
-            values[position] = None
-    return values, rejects
+def _texts(column: Any) -> tuple[Any, dict[int, str]]:
+    """The texts as a LargeStringArray, null where `rejects` by position says why not."""
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.large_string()), dict.fromkeys(range(len(column)), NULL)
+    texts = _as_binary(column).view(pa.large_string())
+    not_utf8 = _not_utf8(texts)
+    texts = _without(texts, not_utf8)
+    empty = pc.equal(pc.binary_length(texts), 0)
+    reasons = {EMPTY: _true(empty), BLANK: _true(pc.ascii_is_space(texts))}
+    rejects = {int(position): reason for reason, found in reasons.items() for position in found}
+    if texts.null_count:
+        rejects |= dict.fromkeys(_true(texts.is_null()).tolist(), NULL)
+        rejects |= dict.fromkeys(not_utf8.tolist(), NOT_UTF8)
+    blank = np.concatenate([reasons[EMPTY], reasons[BLANK]])
+    return _without(texts, blank), dict(sorted(rejects.items()))
 
 
-def _ids(column: Any, rejects: dict[int, str], texts: list[bytes | None]) -> list[str | None]:
-    if pa.types.is_integer(column.type):
-        return [None if value is None else str(value) for value in column.to_pylist()]
-    ids: list[str | None] = []
-    for position, value in enumerate(_as_binary(column).to_pylist()):
-        if value is not None and not is_utf8(value):
-            rejects.setdefault(position, NOT_UTF8)
-            texts[position] = value = None
-        ids.append(None if value is None else value.decode())
-    return ids
+def _ids(column: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The ids as a StringArray, and the positions of those that are not UTF-8 (null among the ids)."""
+    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        return column.cast(pa.string()), np.empty(0, np.int64)
+    ids = _as_binary(column).cast(pa.binary()).view(pa.string())
+    not_utf8 = _not_utf8(ids)
+    return _without(ids, not_utf8), not_utf8
+
+
+def _not_utf8(texts: Any) -> NDArray[np.int64]:
+    """Positions of values that are not UTF-8: all are checked at once, and singly only if one is not."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        values = texts.view(
+            pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary()
+        ).to_pylist()
+        found = [i for i, value in enumerate(values) if value is not None and not is_utf8(value)]
+        return np.array(found, np.int64)
+    return np.empty(0, np.int64)
+
+
+def _without(values: Any, positions: NDArray[np.int64]) -> Any:
+    """The same array, null at `positions` too."""
+    if not len(positions):
+        return values
+    keep = np.ones(len(values), bool)
+    keep[positions] = False
+    return pc.if_else(pa.array(keep), values, pa.scalar(None, values.type))
+
+
+def _true(mask: Any) -> NDArray[np.int64]:
+    """Positions at which a boolean array is true."""
+    return np.flatnonzero(mask.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def _as_binary(column: Any) -> Any:

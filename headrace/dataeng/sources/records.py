@@ -54,7 +54,7 @@ class BatchBuilder:
 
     def build(self) -> Batch:
         ids = self.ids if self.columns.id is not None else None
-        return Batch(
+        return Batch.of(
             first_row=self.first_row,
             texts=self.texts,
             ids=ids,

@@ -48,12 +48,13 @@ def read_all(
 
 
 def _add(rows: Rows, group: int | None, batch: Batch) -> None:
-    for position, text in enumerate(batch.texts):
+    ids = None if batch.ids is None else batch.ids.to_pylist()
+    for position, text in enumerate(batch.texts.to_pylist()):
         assert (text is None) == (position in batch.rejects)
         if text is None:
             rows.rejects[group, batch.first_row + position] = batch.rejects[position]
         else:
-            rows.texts.append(text.decode())
-            rows.ids.append(batch.ids[position] if batch.ids else None)
+            rows.texts.append(text)
+            rows.ids.append(ids[position] if ids else None)
         if batch.byte_offsets is not None:
-            rows.byte_offsets.append(batch.byte_offsets[position])
+            rows.byte_offsets.append(int(batch.byte_offsets[position]))

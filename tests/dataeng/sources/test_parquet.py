@@ -142,7 +142,7 @@ def test_a_flipped_byte_never_gives_another_text(
         for part in found.sources[0].slices:
             try:
                 for batch in read_slice(found.sources[0], part, found.columns):
-                    kept += [text.decode() for text in batch.texts if text is not None]
+                    kept += [text for text in batch.texts.to_pylist() if text is not None]
             except SourceDamage:
                 continue
     except HeadraceError as error:

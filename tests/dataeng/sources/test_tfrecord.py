@@ -77,7 +77,7 @@ def test_a_flipped_byte_is_found_and_spares_what_is_before_it(
         found = discover([str(path)], text_column="text", allow_damage=True)
         for part in found.sources[0].slices:
             for batch in read_slice(found.sources[0], part, found.columns):
-                kept += [text.decode() for text in batch.texts if text is not None]
+                kept += [text for text in batch.texts.to_pylist() if text is not None]
     except HeadraceError as error:
         message = str(error)
     assert str(path) in message

@@ -1,0 +1,264 @@
+"""How much of a tokenizer's own rate is left of the whole pipeline?
+
+    python -m benchmarks.tokenize --tokenizer cl100k_base.tiktoken [--corpus DIR] [--workers 2] [--repeats 3]
+
+Four rates over the same zstd Parquet, each in new processes, interleaved, medians:
+
+    fast alone        the fast backend over texts in memory: one process and thread a worker, libraries loaded
+    pipeline          the whole way from Parquet to published, hashed shards with lineage, in as many processes, loaded
+    reference alone   `encode_batch_fast` over texts in memory, with as many threads
+    command           `headrace tokenize`, from the start of the interpreter to its end
+
+The ids of both backends are compared on the whole corpus first. Without --corpus the text is that of the interpreter's
+own standard library, which is small: rates of `command` then tell more of starting than of tokenizing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).parents[1]
+
+
+def write_corpus(directory: Path, megabytes: int, files: int) -> None:
+    """Python files of the standard library, without what lies there twice."""
+    texts: dict[str, None] = {}
+    size = 0
+    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        if text.strip() and text not in texts:
+            texts[text] = None
+            size += len(text)
+        if size >= megabytes * 1_000_000:
+            break
+    documents = list(texts)
+    for number in range(files):
+        part = documents[number::files]
+        table = pa.table({"text": part, "id": [f"{number}-{i}" for i in range(len(part))]})
+        pq.write_table(
+            table,
+            directory / f"{number}.parquet",
+            compression="zstd",
+            row_group_size=1000,
+            write_page_checksum=True,
+        )
+
+
+def child(role: str, corpus: Path, tokenizer: Path, out: Path, index: int, workers: int) -> None:
+    """One process of a measurement: prepares, says so, waits for a line, works, and says how much text it was."""
+    from headrace.tokenize.backends import Fast, Reference, fast_backend
+    from headrace.tokenize.definition import to_definition
+    from headrace.tokenize.tokenizers import load
+
+    paths = sorted(corpus.glob("*.parquet"))[index::workers]
+    data = to_definition(tokenizer.read_bytes(), tokenizer.name)
+    work: Callable[[], int]
+    if role == "pipeline":
+        work = _pipeline(paths, data, out / str(index))
+    else:
+        reference = Reference(load(data, tokenizer.name))
+        backend: Any = reference
+        if role == "fast":
+            backend = fast_backend(data, reference)
+            assert isinstance(backend, Fast), backend
+        texts = [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
+        groups = _groups(texts)
+        encode = backend.encode if role == "fast" else _encode_batch_fast(reference.tokenizer)
+
+        def work() -> int:
+            for group in groups:
+                encode(group)
+            return sum(len(text.encode()) for text in texts)
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(work(), flush=True)
+
+
+def _encode_batch_fast(tokenizer: Any) -> Callable[[list[str]], Any]:
+    return lambda texts: tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+
+
+def _groups(texts: list[str], size: int = 1 << 20) -> list[list[str]]:
+    groups: list[list[str]] = [[]]
+    held = 0
+    for text in texts:
+        if held > size:
+            groups.append([])
+            held = 0
+        groups[-1].append(text)
+        held += len(text)
+    return groups
+
+
+def _pipeline(paths: list[Path], data: bytes, out: Path) -> Callable[[], int]:
+    import headrace.kernels.pack  # noqa: F401
+    from headrace.dataeng.mds import token_dtype
+    from headrace.dataeng.sources.discover import discover
+    from headrace.dataeng.storage import Store
+    from headrace.tokenize.config import TokenizeConfig
+    from headrace.tokenize.tokenizers import identify
+    from headrace.tokenize.units import plan_units
+    from headrace.tokenize.worker import Context, Task, UnitRunner
+
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    config = TokenizeConfig(id_column="id")
+    found = discover([str(path) for path in paths], id_column="id")
+    identity = identify(data, "benchmark")
+    runner = UnitRunner(
+        Context(
+            store=Store(out),
+            tokenizer=data,
+            identity=identity,
+            columns=found.columns,
+            config=config,
+            dtype=token_dtype(identity.vocab_size),
+            quarantine_damage=False,
+            fast_tokenizer=True,
+        )
+    )
+    assert not runner.take_notes()
+    tasks = [
+        Task(unit=unit, sources={file: found.sources[file] for file in unit.files})
+        for unit in plan_units(found.sources, config.unit_bytes)
+    ]
+    return lambda: sum(runner.run(task, lambda _: None).total("text_bytes") for task in tasks)
+
+
+def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> float:
+    """MB/s of `workers` processes that begin together, until the last is done."""
+    count = 1 if role == "reference" else workers
+    command = [
+        sys.executable, "-m", "benchmarks.tokenize", "--child", role, "--corpus", str(corpus), "--tokenizer", str(tokenizer),
+        "--out", str(out), "--workers", str(count),
+    ]  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            [*command, "--index", str(index)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "RAYON_NUM_THREADS": str(workers), "TOKENIZERS_PARALLELISM": "true"},
+        )
+        for index in range(count)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    begun = time.perf_counter()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    num_bytes = sum(int(process.stdout.readline()) for process in processes if process.stdout is not None)
+    seconds = time.perf_counter() - begun
+    for process in processes:
+        process.communicate()
+    return num_bytes / 1e6 / seconds
+
+
+def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> float:
+    shutil.rmtree(out, ignore_errors=True)
+    begun = time.perf_counter()
+    subprocess.run(
+        [
+            sys.executable, "-m", "headrace", "tokenize", "--out", str(out), "--tokenizer", str(tokenizer), "--id-column", "id",
+            "--workers", str(workers), "--progress", "none", "--shard-bytes", "16M", str(corpus),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        cwd=ROOT,
+    )  # fmt: skip
+    seconds = time.perf_counter() - begun
+    return _text_bytes(corpus) / 1e6 / seconds
+
+
+def _text_bytes(corpus: Path) -> int:
+    import pyarrow.compute as pc
+
+    return sum(
+        pc.sum(pc.binary_length(pq.read_table(path, columns=["text"])["text"])).as_py()
+        for path in corpus.glob("*.parquet")
+    )
+
+
+def check(corpus: Path, tokenizer: Path) -> None:
+    """Both backends give the same ids for all of the corpus."""
+    from headrace.tokenize.backends import Fast, Reference, differences, fast_backend
+    from headrace.tokenize.definition import to_definition
+    from headrace.tokenize.tokenizers import load
+
+    data = to_definition(tokenizer.read_bytes(), tokenizer.name)
+    reference = Reference(load(data, tokenizer.name))
+    fast = fast_backend(data, reference)
+    if not isinstance(fast, Fast):
+        raise SystemExit(f"nothing to measure: {fast.reason}")
+    count = 0
+    for path in sorted(corpus.glob("*.parquet")):
+        for group in _groups(pq.read_table(path)["text"].to_pylist()):
+            assert not differences(fast.encode(group), reference.encode(group)), path
+            count += len(group)
+    print(f"ids of {count:,} documents are equal")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path, help="a directory of Parquet with columns text and id")
+    parser.add_argument("--megabytes", type=int, default=25, help="without --corpus")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--skip-check", action="store_true")
+    for name in ("--child", "--out", "--index"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.child, args.corpus, args.tokenizer, Path(args.out), int(args.index), args.workers)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        out, corpus = Path(scratch) / "out", args.corpus
+        if corpus is None:
+            corpus = Path(scratch) / "corpus"
+            corpus.mkdir()
+            write_corpus(corpus, args.megabytes, 2 * args.workers)
+        corpus, tokenizer = corpus.resolve(), args.tokenizer.resolve()
+        if not args.skip_check:
+            check(corpus, tokenizer)
+        found: dict[str, list[float]] = {}
+        for _ in range(args.repeats):
+            for role in ("fast", "pipeline", "reference"):
+                found.setdefault(role, []).append(rate(role, corpus, tokenizer, out, args.workers))
+            found.setdefault("command", []).append(command_rate(corpus, tokenizer, out, args.workers))
+        medians = {name: statistics.median(rates) for name, rates in found.items()}
+        print(
+            f"{_text_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}, MB/s"
+        )
+        for name, rates in found.items():
+            print(f"  {name:<10} {medians[name]:8.1f}   ({min(rates):.1f} to {max(rates):.1f})")
+        print(f"  pipeline / fast alone     {medians['pipeline'] / medians['fast']:.2f}")
+        print(f"  pipeline / reference      {medians['pipeline'] / medians['reference']:.1f}")
+
+
+if __name__ == "__main__":
+    main()
