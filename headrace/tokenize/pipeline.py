@@ -261,7 +261,8 @@ def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) 
     if missing := sorted(expected - set(store.list())):
         raise DamageError(
             f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the command again: it gives the same bytes"
+            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the "
+            "command again: it gives the same bytes"
         )
     sweep(store, expected)  # first: it takes temporaries out of the journal's directory
     journal.remove()

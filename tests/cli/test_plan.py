@@ -47,7 +47,6 @@ def test_every_token_is_in_a_sequence_or_counted_as_unused(headrace: Command, to
         (["DATASET", "--plan", "p", "--seed", "3"], "cannot go with a dataset, --seed"),
         (["--plan", "p", "--seed", "0"], "cannot go with --seed"),
         (["DATASET", "--sequence-length", "9", "--locate", "a"], "expected sample ids"),
-        (["--plan", "p", "--seed", "0"], "cannot go with --seed"),
         (["DATASET", "--sequence-length", "9", "--locate=-1"], "sample ids must be"),
     ],
 )
