@@ -31,6 +31,7 @@ setup: $(STAMP)  ## create the environment in .venv, or bring it up to date
 
 $(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "headrace needs Python 3.11 or newer; $(PYTHON) is %d.%d. Try: make setup PYTHON=python3.12" % v[:2])'
+	@echo "Setting up $(VENV). The first time takes minutes: torch is large."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	$(PIP) install --quiet --editable '.[train,tensorboard,s3,mosaic,test]' "$(TORCH)"

@@ -45,4 +45,6 @@ def main(dataset: str, checkpoint: Path, steps: int = 20) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
     main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

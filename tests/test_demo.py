@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from examples.demo import corpus, equality
+from examples.demo.__main__ import Demo
+from examples.demo.jobs import descendants
 from examples.demo.report import Series, loss_plot
 from examples.demo.steps import Steps
 
@@ -66,6 +71,28 @@ def test_a_replayed_step_is_compared_each_time_it_is_told() -> None:
 def test_a_step_that_the_reference_has_not_is_a_difference_and_nothing_is_not_equality() -> None:
     assert not equality.compare(rows(1.0), rows(1.0, 2.0), equality.RESULT).equal
     assert not equality.compare(rows(1.0), [], equality.RESULT).equal
+
+
+def test_what_a_user_added_to_the_output_of_an_earlier_demo_survives_the_next(tmp_path: Path) -> None:
+    for name in ("runs/mine/metrics.jsonl", "runs/whole/metrics.jsonl", "datasets/parquet/manifest.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x")
+    Demo(tmp_path)
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*")) if path.is_file()
+    ] == ["runs/mine/metrics.jsonl"]
+
+
+def test_every_process_below_one_is_found() -> None:
+    child = "import subprocess, sys; print(0, flush=True); sys.stdin.read()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"0\n"
+    found = descendants(process.pid)
+    assert len(found) == 1
+    assert descendants(os.getpid()).count(found[0]) == 1
+    process.communicate()
 
 
 def test_one_check_that_fails_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:

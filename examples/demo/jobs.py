@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,12 +77,8 @@ class Job:
 
 def descendants(pid: int) -> list[int]:
     """Children, their children, and so on, in no particular order."""
-    table = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout
     children: dict[int, list[int]] = defaultdict(list)
-    for line in table.splitlines():
-        child, parent = map(int, line.split())
+    for child, parent in _processes():
         children[parent].append(child)
     found, todo = [], [pid]
     while todo:
@@ -90,3 +86,17 @@ def descendants(pid: int) -> list[int]:
         found += below
         todo += below
     return found
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """(process, its parent), of every process. From /proc where there is one: small images have no `ps`."""
+    if not Path("/proc/self/stat").exists():
+        command = ["ps", "-A", "-o", "pid=,ppid="]
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+            child, parent = map(int, line.split())
+            yield child, parent
+        return
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            # PID (NAME) STATE PPID ..., and the name may hold anything, parentheses and spaces too
+            yield int(file.parent.name), int(file.read_bytes().rpartition(b")")[2].split()[1])

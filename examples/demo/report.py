@@ -13,18 +13,18 @@ from examples.demo.steps import Check
 WIDTH, HEIGHT, MARGIN = 760, 300, 48
 
 PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>headrace demo</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>headrace demo</title>
 <style>
  body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b; }}
  table {{ border-collapse: collapse; width: 100%; }} td, th {{ text-align: left; padding: .25rem .5rem; vertical-align: top; }}
  tr + tr {{ border-top: 1px solid #ddd; }} .ok {{ color: #1a7f37; }} .failed {{ color: #c62828; font-weight: bold; }}
- code, pre {{ background: #f4f4f4; }} pre {{ padding: .75rem; overflow-x: auto; }} svg text {{ font-size: 12px; fill: #444; }}
+ code, pre {{ background: #f4f4f4; }} pre {{ padding: .75rem; white-space: pre-wrap; overflow-wrap: anywhere; }} svg text {{ font-size: 12px; fill: #444; }}
 </style>
 <h1>headrace demo: {verdict}</h1>
 <p>{summary}</p>
 <h2>Loss</h2>
 {plot}
-<p>The line is the run that nothing disturbed. Open circles are the run that was killed after step {killed},
+<p>Mean cross-entropy in nats, by step. The line is the run that nothing disturbed. Open circles are the run that was killed after step {killed},
 before; dots are the same run after its restart. Where a circle has a dot inside, the step was done twice, from the last
 checkpoint on. Squares are the killed run continued on one process.</p>
 <h2>What was checked</h2>

@@ -14,9 +14,11 @@ HELP = "show what is in a dataset: counts, lengths, sources, rejects, one docume
 EXAMPLE = """\
 examples:
   headrace inspect corpus/
-  headrace inspect corpus/ --sample 12            the document number 12, decoded, with its lineage
-  headrace inspect corpus/ --document 'doc-81204' the document with this id
-  headrace inspect corpus/ --json | jq .counts"""
+  headrace inspect corpus/ --number 12             the document number 12, decoded, with its lineage
+  headrace inspect corpus/ --document 'doc-81204'  the document with this id
+  headrace inspect corpus/ --json | jq .counts
+
+exit codes: 0 shown; 1 a file is damaged; 2 no dataset, or no such document"""
 
 _SHOWN_SOURCES = 20
 _BAR = 40
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", metavar="DATASET", help="directory or fsspec URI")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--document", metavar="ID", help="decode the document with this id")
-    which.add_argument("--sample", type=int, metavar="N", help="decode the document number N, from 0")
+    which.add_argument("--number", type=int, metavar="N", help="decode the document number N, from 0")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -35,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
     from headrace.dataeng.dataset import Dataset
 
     dataset = Dataset.open(args.dataset)
-    if args.document is not None or args.sample is not None:
+    if args.document is not None or args.number is not None:
         from headrace.tokenize.survey import document_by_id, document_by_number
 
         if args.document is not None:
             found = document_by_id(dataset, args.document)
         else:
-            found = document_by_number(dataset, args.sample)
+            found = document_by_number(dataset, args.number)
         _show_document(found, as_json=args.json)
     elif args.json:
         _print_json(_summary(dataset))

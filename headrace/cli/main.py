@@ -24,10 +24,11 @@ VERBS: Final = {
     "audit": "prove from a run's ledger that no sample was missed or repeated, through every restart",
 }
 INTERRUPTED: Final = 130
+OUTPUT_CLOSED: Final = 141  # what a shell reports for a process that SIGPIPE ended
 
 _EPILOG = """\
 exit codes: 0 fine; 1 what was checked is not right; 2 bad usage or input; 3 a worker or rank died;
-75 too early, the same may work later; 130 interrupted; 143 terminated
+75 too early, the same may work later; 130 interrupted; 141 the reader of the output went away; 143 terminated
 
 example:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json books/*.parquet
@@ -80,8 +81,9 @@ def _run(module: ModuleType, args: argparse.Namespace) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone, as `| head` does. Python would complain again when it flushes at exit.
+        # Not 0: damage may not have been told yet, and a run that can say nothing has not done its steps.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return OUTPUT_CLOSED
     except (
         OSError
     ) as error:  # no space, no permission, a directory where a file should be: the system says it best

@@ -18,8 +18,10 @@ examples:
   headrace plan --plan plan.json                        show a saved plan
   headrace plan --plan plan.json --locate 0,1,81204     where these samples lie
 
-The plan's hash covers the datasets' content, the tokenizer and every option below but --out; it does not cover
-batch size, ranks or threads, which may change at any restart."""
+The plan's hash covers the datasets' content, the tokenizer, --weights, --sequence-length, --seed, --lanes, --window and
+--train-across-documents; it does not cover batch size, ranks or threads, which may change at any restart.
+
+exit codes: 0 fine; 2 a dataset or plan that cannot be read or used, or bad usage"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +87,7 @@ def _load(args: argparse.Namespace) -> Plan:
         return Plan.load(args.plan)
     except FileNotFoundError:
         raise InputError(
-            f"{args.plan} does not exist; make it with `headrace plan DATASET --out {args.plan}`"
+            f"{args.plan} does not exist; make it with `headrace plan DATASET --sequence-length T --out {args.plan}`"
         ) from None
 
 

@@ -60,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--id-column", metavar="NAME", help="column or feature with the document id")
     parser.add_argument(
-        "--eos", default="auto", metavar="auto|none|TOKEN", help="token after each document (default: auto)"
+        "--eos",
+        default="auto",
+        metavar="auto|none|TOKEN",
+        help="token after each document (default: auto, the tokenizer's own end-of-text token)",
     )
     parser.add_argument(
         "--bos", default="none", metavar="none|TOKEN", help="token before each document (default: none)"
@@ -111,7 +114,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--finish", action="store_true", help="publish what the parts did; refuse if one is missing"
     )
-    parser.add_argument("--progress", choices=["auto", "live", "plain", "none"], default="auto")
+    parser.add_argument(
+        "--progress",
+        choices=["auto", "live", "plain", "none"],
+        default="auto",
+        help="on stderr (default: auto, live on a terminal)",
+    )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON on stdout")
 
 
@@ -230,7 +238,7 @@ def _table(manifest: DatasetManifest, out: str, already_complete: bool) -> str:
         ("dataset", f"{redact(out)}{' (was already complete)' if already_complete else ''}"),
         ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
         ("rejected", rejects or "none"),
-        ("text", f"{counts.text_bytes:,} bytes"),
+        ("text", f"{counts.text_bytes:,} bytes, from {manifest.config['text_column']!r}"),
         (
             "tokens",
             f"{counts.tokens:,} ({manifest.dtype}, {counts.text_bytes / counts.tokens:.2f} bytes a token)",

@@ -19,9 +19,13 @@ examples:
   headrace trace runs/a --step 81204 --rank 3 --json   what rank 3 saw, for a program
   headrace trace plan.json --sample 1000,1001          without a run
 
-Steps are counted from 0, as in the ledger and the metrics."""
+Steps are counted from 0, as in the ledger and the metrics. Of each document the first lines of its part of the sample
+are shown; --json has all of it.
+
+exit codes: 0 traced; 1 a shard or its lineage is damaged; 2 no such run, step or sample"""
 
 _TEXT_WIDTH = 96
+_TEXT_LINES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-dir", type=Path, metavar="DIR", help="node cache for remote or compressed datasets"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: every sample, with token ids")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: every sample, with token ids and text"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.rank is not None and args.step is None:
         raise UsageError("--rank goes with --step: a sample alone says nothing about ranks")
+    if args.limit < 0:
+        raise UsageError(f"--limit {args.limit}: expected 0 (all) or more")
     if args.step is None:
         from headrace.cli.sample_ids import sample_ids
 
@@ -137,9 +145,17 @@ def _show(sample: TracedSample, decoders: dict[str, Any]) -> None:
             f"  [{piece.column:>5}] {name}: tokens {piece.token_begin:,} to {piece.token_end - 1:,} of "
             f"{piece.document_tokens:,}, from {piece.file} {row}"
         )
-        lines = [line for line in _text(sample, piece, decoders).splitlines() if line.strip()]
-        if lines:
-            print(f"          {_clip(lines[0])}")
+        for line in _shown_lines(_text(sample, piece, decoders), cut=piece.token_begin > 0):
+            print(f"          {_clip(line)}")
+
+
+def _shown_lines(text: str, *, cut: bool) -> list[str]:
+    """The first lines with something in them. The very first is but the end of one if the piece was `cut` there."""
+    first, *rest = text.splitlines() or [""]
+    whole = [line for line in rest if line.strip()]
+    if not cut or not whole:
+        whole = [line for line in (first,) if line.strip()] + whole
+    return whole[:_TEXT_LINES]
 
 
 def _clip(line: str) -> str:

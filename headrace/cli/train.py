@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
+import time
+from pathlib import Path
+
+from headrace.errors import HeadraceError, MissingExtra
 
 HELP = "train a mixture-of-experts model on a stream of tokens"
 
@@ -15,6 +21,9 @@ examples:
 
 The same command continues a run that was stopped or killed. exit codes: 0 done, or saved after SIGTERM; 1 damage or
 non-finite gradients; 2 the configuration or the run directory does not fit; 3 a rank was left alone."""
+
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+_PACKAGES = ("torch", "pydantic", "yaml")  # what the extra "train" brings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +45,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if "TORCHELASTIC_ERROR_FILE" not in os.environ:
-        return _run(args)
-    from torch.distributed.elastic.multiprocessing.errors import record
+    try:
+        if _ERROR_FILE not in os.environ:
+            return _run(args)
+        from torch.distributed.elastic.multiprocessing.errors import record
 
-    return record(_run)(args) or 0  # a rank that fails tells torchrun why, for its report
+        return record(_told)(args) or 0  # a rank that fails tells torchrun why, for its report
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        raise MissingExtra(error.name, "train", "headrace train") from None
+
+
+def _told(args: argparse.Namespace) -> int:
+    """`_run`, whose deliberate errors reach torchrun's report as their message: a stack says nothing more to anyone."""
+    try:
+        return _run(args)
+    except HeadraceError as error:
+        report = {"message": f"headrace: {error}", "extraInfo": {"timestamp": str(int(time.time()))}}
+        Path(os.environ[_ERROR_FILE]).write_text(json.dumps({"message": report}), encoding="utf-8")
+        print(f"headrace: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
 
 
 def _run(args: argparse.Namespace) -> int:

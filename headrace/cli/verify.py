@@ -34,8 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.errors import UsageError
     from headrace.tokenize.verify import verify
 
+    if args.threads is not None and args.threads < 1:
+        raise UsageError(f"--threads {args.threads}: expected 1 or more")
     live = sys.stderr.isatty() and not args.json
 
     def show(done: int) -> None:
@@ -58,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
         f"{verdict}: {report.shards:,} shards, {report.documents:,} documents, {report.tokens:,} tokens, "
         f"{report.bytes:,} bytes read\nmanifest {report.manifest}"
     )
+    if not report.ok:
+        print(
+            "Put those files back from a copy, or move the dataset away and run its `headrace tokenize` command again: the "
+            "same inputs give the same bytes"
+        )
     return 0 if report.ok else 1
 
 

@@ -149,6 +149,11 @@ class Plan:
             window=window,
             mask_document_labels=mask_document_labels,
         )
+        for source in sources:
+            if not isinstance(source, PlanSource):
+                raise UsageError(
+                    f"expected a PlanSource, found {source!r}; open a dataset with PlanSource.open(uri)"
+                )
         return cls(order, sources, [Stage(0, tuple(source.weight for source in sources))])
 
     def extend(self, start: int, sources: Sequence[PlanSource]) -> Plan:
@@ -232,16 +237,22 @@ class Plan:
                 f"{stage.start:,}: samples already consumed would change. Append the stage at "
                 f"{cursor.next_sample:,} or later"
             )
-        differs = sorted(
-            f"{name} (cursor {cursor.parts.get(name, 'absent')}, plan {self._parts.get(name, 'absent')})"
-            for name in {*cursor.parts, *self._parts}
-            if cursor.parts.get(name) != self._parts.get(name)
+        told = ", ".join(
+            f"{name} (cursor {there}, plan {here})" for name, there, here in self.differences(cursor)
         )
         raise MismatchError(
             f"the cursor belongs to plan {cursor.plan_hash[:16]}…, this is plan {self.hash[:16]}…; they differ in: "
-            f"{', '.join(differs) or 'a part with no name'}. Use the run's own plan; to change the mixture from here "
-            f"on, append a stage at sample {cursor.next_sample:,} with Plan.extend"
+            f"{told or 'a part with no name'}. Use the run's own plan; to change the mixture from here on, append a "
+            f"stage at sample {cursor.next_sample:,} to it with Plan.extend"
         )
+
+    def differences(self, cursor: Cursor) -> list[tuple[str, str, str]]:
+        """The parts in which the cursor's plan is another one: (name, the cursor's, this plan's), in order of names."""
+        return [
+            (name, cursor.parts.get(name, "absent"), self._parts.get(name, "absent"))
+            for name in sorted({*cursor.parts, *self._parts})
+            if cursor.parts.get(name) != self._parts.get(name)
+        ]
 
     def locate(self, sample_ids: NDArray[np.uint64] | NDArray[np.int64] | Sequence[int]) -> Positions:
         """Where the samples lie: any ids in [0, 2**62), in any order, repeats allowed. Thread-safe.

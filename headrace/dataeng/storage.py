@@ -294,5 +294,10 @@ class Store:
             raise
         except Exception as error:  # noqa: BLE001 - every client raises types of its own
             kind = type(error).__name__
+            if kind in ("NoCredentialsError", "PartialCredentialsError"):
+                raise InputError(
+                    f"{self.describe(name)}: no credentials were found; give them as for every S3 client, for instance "
+                    "with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile"
+                ) from None
             detail = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else kind
             raise InputError(f"{self.describe(name)}: the store answered with an error ({detail})") from None

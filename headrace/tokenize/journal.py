@@ -116,7 +116,7 @@ def require_same_job(found: dict[str, Any], wanted: dict[str, Any], where: str) 
         raise MismatchError(
             f"{where} holds another tokenization; nothing was changed. It differs in\n"
             + "\n".join(differences)
-            + "\nRun the command that began it, or give another --out"
+            + "\nRun the command that began it, or give another --out (or remove this one, if nothing in it is wanted)"
         )
 
 

@@ -161,6 +161,10 @@ def _read(
                 f"--out {store.describe()} lies in the source {redact(place)}: the next run would take its own shards for "
                 "sources. Give a directory outside of it"
             )
+    if store.is_local and store.local_root.exists() and not store.local_root.is_dir():
+        raise UsageError(
+            f"--out {store.describe()}: a file is there; give a directory, which need not exist yet"
+        )
     recipe = config.tokenizer_recipe
     tokenizer_bytes = to_definition(
         _bytes_of(tokenizer),
@@ -278,7 +282,8 @@ def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) 
     if missing := sorted(expected - set(store.list())):
         raise DamageError(
             f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}). Restore them, or remove {MANIFEST} and run the command again"
+            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the "
+            "command again: it gives the same bytes"
         )
     sweep(store, expected)  # first: it takes temporaries out of the journal's directory
     journal.remove()

@@ -68,8 +68,13 @@ def document_by_id(dataset: Dataset, document_id: str) -> Document:
     for shard, ids in _ids(dataset):
         if document_id in ids:
             return _document(dataset, shard, ids.index(document_id))
+    column = dataset.manifest.config["id_column"]
+    if column is None:
+        raise UsageError(
+            "the documents of this dataset have no ids, since it was tokenized without --id-column; name one by --number"
+        )
     raise UsageError(
-        f"no document has the id {document_id!r}; ids are those of the column given to --id-column"
+        f"no document has the id {document_id!r}; the ids are the values of the column {column!r}"
     )
 
 

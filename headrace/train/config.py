@@ -166,6 +166,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; docs/train.md shows a configuration") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot read this configuration ({error})") from None
     return parse_config(text, overrides, where=str(path))
@@ -175,9 +177,8 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, where: str) -> Run
     """`load_config` of a text; `where` names it in errors."""
     values = _parse_yaml(text, where)
     if not isinstance(values, dict):
-        raise UsageError(
-            f"{where}: expected sections such as `data:` and `model:`, found {type(values).__name__}"
-        )
+        kind = "nothing" if values is None else type(values).__name__
+        raise UsageError(f"{where}: expected sections such as `data:` and `model:`, found {kind}")
     for override in overrides:
         _apply(values, override)
     problems = [_unknown(path) for path in _prune_unknown(values, RunConfig)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import UsageError
+from headrace.errors import MismatchError, UsageError
 from headrace.train.config import DataConfig, RunConfig
 from headrace.train.environment import Place
 from headrace.train.metrics import require_tensorboard
@@ -52,8 +52,22 @@ def prepare(config: RunConfig, place: Place) -> Job:
         raise UsageError("this run cannot start:\n" + "\n".join(f"  {problem}" for problem in problems))
     saved = Path(config.run.dir) / PLAN
     if saved.exists():
-        type(plan).load(saved).check(plan.cursor())
+        _require_same_plan(plan, type(plan).load(saved), saved)
     return Job(config=config, plan=plan, place=place)
+
+
+def _require_same_plan(plan: Plan, found: Plan, where: Path) -> None:
+    if found.includes(plan.hash):
+        return
+    parts = found.differences(plan.cursor())
+    parts = [
+        part for part in parts if part[0] != "stages"
+    ] or parts  # a hash over the others, and the weights
+    told = ", ".join(f"{name} (there {there}, here {here})" for name, here, there in parts)
+    raise MismatchError(
+        f"{where}: this run has another order of samples than the data section gives; they differ in: "
+        f"{told.replace('stages', 'weights')}. Restore the data section, or name another run.dir for a new run"
+    )
 
 
 def build_plan(data: DataConfig) -> Plan:

@@ -64,7 +64,10 @@ def _run(job: Job, world: World, stop: StopRequest) -> None:
     first_step, cursor = (found.step, found.cursor) if found else (0, job.plan.cursor())
     if first_step >= config.train.steps:
         if world.rank == 0:
-            say(f"all {config.train.steps:,} steps are done; the last checkpoint is of step {first_step:,}")
+            say(
+                f"{job.directory}: all {config.train.steps:,} steps are done, the last checkpoint is of step "
+                f"{first_step:,}; for more, raise train.steps, or name another run.dir"
+            )
         return
     recorder = (
         Recorder(job, first_step=first_step, next_sample=cursor.next_sample) if world.rank == 0 else None

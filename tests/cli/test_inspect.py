@@ -40,7 +40,7 @@ def test_json_has_the_same(dataset: str, capsys: pytest.CaptureFixture[str]) -> 
     assert sum(entry["documents"] for entry in value["lengths"]["histogram"]) == 20
 
 
-@pytest.mark.parametrize("which", [["--document", "a-7"], ["--sample", "7"]])
+@pytest.mark.parametrize("which", [["--document", "a-7"], ["--number", "7"]])
 def test_one_document_is_decoded_with_where_it_came_from(
     dataset: str, which: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,5 +52,6 @@ def test_one_document_is_decoded_with_where_it_came_from(
     assert json.loads(capsys.readouterr().out)["text"] == "document 7<|endoftext|>"
 
 
-def test_an_unknown_document_is_2(dataset: str) -> None:
+def test_an_unknown_document_is_2(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", dataset, "--document", "nobody"]) == 2
+    assert "values of the column 'id'" in capsys.readouterr().err

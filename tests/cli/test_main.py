@@ -70,7 +70,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["verify", "x"]) == 130
 
 
-def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
+def test_a_reader_that_leaves_is_told_by_the_exit_code_alone(tmp_path: Path) -> None:
     code = (
         "import sys; from headrace.cli import main, verify\n"
         "verify.run = lambda args: print('x' * 10**7) or 0\n"
@@ -80,7 +80,7 @@ def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
-    assert process.wait(60) == 0
+    assert process.wait(60) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 

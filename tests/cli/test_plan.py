@@ -40,7 +40,10 @@ def test_every_token_is_in_a_sequence_or_counted_as_unused(headrace: Command, to
         (["DATASET", "--sequence-length", "99999999"], "no shard holds"),
         (["DATASET", "DATASET", "--sequence-length", "9"], "two sources have the name"),
         (["nowhere", "--sequence-length", "9"], "nowhere/manifest.json does not exist"),
-        (["--plan", "nowhere.json"], r"make it with `headrace plan DATASET --out nowhere.json`"),
+        (
+            ["--plan", "nowhere.json"],
+            r"make it with `headrace plan DATASET --sequence-length T --out nowhere.json`",
+        ),
         (["DATASET", "--plan", "p", "--seed", "3"], "cannot go with a dataset, --seed"),
         (["--plan", "p", "--seed", "0"], "cannot go with --seed"),
         (["DATASET", "--sequence-length", "9", "--locate", "a"], "expected sample ids"),

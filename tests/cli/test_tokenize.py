@@ -36,6 +36,21 @@ def test_a_run_shows_its_progress_what_it_passed_over_and_a_table(
     assert "passed over 1 files that are not data" in shown.err
     assert "units 1/1" in shown.err
     assert "100 = 100 documents + 0 rejected" in shown.out
+    assert "from 'text'" in shown.out
+
+
+def test_a_dataset_that_lost_a_file_comes_back_as_the_error_says(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert tokenize(inputs, out, str(inputs / "corpus")) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / "shard.000000-000.lineage.parquet").unlink()
+    assert tokenize(inputs, out, str(inputs / "corpus")) == 1
+    assert "move the dataset away and run the command again" in capsys.readouterr().err
+    out.rename(tmp_path / "away")
+    assert tokenize(inputs, out, str(inputs / "corpus")) == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_json_is_all_of_stdout(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +105,7 @@ def test_a_file_where_the_dataset_should_be_is_a_message(
 ) -> None:
     (tmp_path / "out").write_text("a file")
     assert tokenize(inputs, tmp_path / "out", str(inputs / "corpus")) == 2
-    assert "File exists" in capsys.readouterr().err
+    assert "a file is there; give a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from headrace.cli.trace import _shown_lines
 from headrace.dataeng.plan import Plan
 from tests.cli.conftest import BATCH, Command
 from tests.corpus import END_OF_TEXT, make_texts
@@ -57,6 +60,20 @@ def test_a_person_sees_file_row_and_a_line_of_text(headrace: Command, run: Path)
     assert "6 more samples" in headrace.out
 
 
+@pytest.mark.parametrize(
+    ("text", "cut", "shown"),
+    [
+        ("", False, []),
+        ("a\n\nb\nc\nd", False, ["a", "b", "c"]),
+        ("nd of a\nb\n", True, ["b"]),
+        ("nd of a", True, ["nd of a"]),
+        ("nd of a\n \n", True, ["nd of a"]),
+    ],
+)
+def test_the_lines_shown_are_whole_where_there_are_whole_ones(text: str, cut: bool, shown: list[str]) -> None:
+    assert _shown_lines(text, cut=cut) == shown
+
+
 def test_a_sample_is_traced_through_a_plan_without_a_run(headrace: Command, run: Path) -> None:
     assert headrace("trace", run / "plan.json", "--sample", "3", "--json") == 0
     by_plan = pieces(headrace)
@@ -73,6 +90,7 @@ def test_what_cannot_be_traced_is_refused(headrace: Command, run: Path, tmp_path
         (["--sample", "x"], "expected sample ids"),
         (["--sample", str(2**70)], "must be in [0, 2**62)"),
         (["--sample", f"{2**62 - 1},{2**62}"], "must be in [0, 2**62)"),
+        (["--sample", "1", "--limit", "-1"], "expected 0 (all) or more"),
     ):
         assert headrace("trace", run, *arguments) == 2
         assert message in headrace.err

@@ -30,10 +30,15 @@ def test_intact_is_0_and_damage_is_1_and_says_which_document(
     assert "shard.000000-000.mds: SHA-256" in shown
     assert "document 19 id 'a-19'" in shown
     assert "row group 1, row 3" in shown
+    assert "run its `headrace tokenize` command again" in shown
     assert main(["verify", str(dataset), "--json"]) == 1
     value = json.loads(capsys.readouterr().out)
     assert value["ok"] is False
     assert [entry["document_id"] for entry in value["problems"][0]["documents"]] == ["a-19"]
+
+
+def test_no_threads_are_refused(dataset: Path) -> None:
+    assert main(["verify", str(dataset), "--threads", "0"]) == 2
 
 
 def test_no_dataset_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

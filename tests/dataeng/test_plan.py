@@ -305,6 +305,11 @@ def test_what_cannot_be_planned_is_refused(
         make(*sources, **order)
 
 
+def test_a_path_where_a_source_belongs_is_refused_with_how_to_open_it() -> None:
+    with pytest.raises(UsageError, match=r"found 'corpus/'; open a dataset with PlanSource\.open"):
+        Plan.create(["corpus/"], sequence_length=9)  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("ids", [[-1], [MAX_SAMPLE], [0, 2**64 - 1]])
 def test_ids_out_of_range_are_refused(ids: list[int]) -> None:
     with pytest.raises(UsageError, match="sample ids"):

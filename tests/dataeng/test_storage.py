@@ -151,6 +151,20 @@ def test_a_client_that_is_not_installed_is_named(
             read("y")
 
 
+def test_missing_credentials_are_not_told_as_an_answer_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoCredentialsError(Exception):
+        """As botocore calls it."""
+
+    class Client:
+        def cat_file(self, _: str) -> bytes:
+            raise NoCredentialsError
+
+    store = Store("s3://bucket")
+    monkeypatch.setattr(store, "_filesystem", Client())
+    with pytest.raises(InputError, match="no credentials were found"):
+        store.read("x")
+
+
 def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(InputError, match="no file system"):
         Store("gopher://x").read("y")

@@ -49,8 +49,13 @@ def test_a_run_directory_of_another_plan_is_refused_with_what_differs(dataset: P
     build_plan(config.data).save(tmp_path / PLAN)
     prepare(config, Place())
     other = parse_config(config.to_yaml(), ["data.seed=5"], where="here")
-    with pytest.raises(MismatchError, match="seed"):
+    with pytest.raises(
+        MismatchError, match=r"plan\.json: .* seed \(there 0, here 5\)\. Restore the data section"
+    ):
         prepare(other, Place())
+    weighted = parse_config(config.to_yaml(), ["data.sources.0.weight=3"], where="here")
+    with pytest.raises(MismatchError, match=r"differ in: weights \("):
+        prepare(weighted, Place())
 
 
 def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -169,7 +169,10 @@ def describe(head: bytes, size: int) -> str:
         return "zlib data; headrace does not read compressed files yet: decompress it first (pigz -dz)"
     stripped = head.lstrip()
     if stripped[:1] in (b"{", b"["):
-        return "JSON; headrace does not read JSON lines yet: convert it to Parquet first"
+        return (
+            "JSON; headrace does not read JSON lines yet: convert it to Parquet first, or name only the files that are "
+            "meant, with a glob"
+        )
     if stripped[:1] == b"<":
         return f"XML or HTML, perhaps a server's error saved in its place: {stripped[:40]!r}"
     return f"bytes that begin {head[:16].hex(' ')}"
