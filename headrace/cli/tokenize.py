@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
     from headrace.tokenize.pipeline import ShareOutcome
 
-HELP = "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest"
+HELP = "turn files of documents into shards of tokens, with lineage and a manifest"
 
 EXAMPLE = """\
 SOURCE is a file, a directory, a quoted glob or an fsspec URI such as s3://bucket/corpus. The order given is the order
@@ -50,9 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a tokenizer.json, as Hugging Face tokenizers saves it",
     )
     parser.add_argument(
-        "--text-column", metavar="NAME", help="column or feature (default: text, content, ...)"
+        "--text-column",
+        metavar="NAME",
+        help="column, feature or field; outer.inner for a nested one (default: text, content, ...)",
     )
     parser.add_argument("--id-column", metavar="NAME", help="column or feature with the document id")
+    parser.add_argument(
+        "--tfrecord-payload",
+        choices=["example", "text"],
+        default="example",
+        help="what a TFRecord record holds: a tf.train.Example (default), or the text itself",
+    )
     parser.add_argument(
         "--eos",
         default="auto",
@@ -106,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     config = TokenizeConfig(
         text_column=args.text_column,
         id_column=args.id_column,
+        tfrecord_payload=args.tfrecord_payload,
         bos=args.bos,
         eos=args.eos,
         shard_bytes=args.shard_bytes,

@@ -140,6 +140,8 @@ class RejectColumns:
         place = f"row {self.row[index]:,}" if group is None else f"row group {group}, row {self.row[index]:,}"
         if offset is not None:
             place = f"record {self.row[index]:,} at byte {offset:,}"
+            if group is not None:
+                place = f"row {self.row[index]:,} of range {group:,}, at byte {offset:,}"
         return f"{self.source[index]}: {place}: {self.reason[index]}"
 
     def to_parquet(self) -> bytes:

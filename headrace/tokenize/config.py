@@ -20,6 +20,7 @@ class TokenizeConfig:
 
     text_column: str | None = None  # None: the first known name that the files have
     id_column: str | None = None
+    tfrecord_payload: str = "example"  # or "text": the payload of a record is the text itself
     bos: str = "none"
     eos: str = "auto"
     shard_bytes: int = 64 << 20  # of raw shard
@@ -30,6 +31,8 @@ class TokenizeConfig:
             raise UsageError(
                 f"--shard-bytes {self.shard_bytes:,}: expected {MIN_SHARD_BYTES:,} to {MAX_SHARD_BYTES:,}"
             )
+        if self.tfrecord_payload not in ("example", "text"):
+            raise UsageError(f"--tfrecord-payload {self.tfrecord_payload!r}: expected example or text")
         match = re.fullmatch(r"none|zstd:(\d{1,2})", self.compression)
         if match is None or (match[1] and not 1 <= int(match[1]) <= 22):
             raise UsageError(f"--compression {self.compression!r}: expected none, zstd or zstd:1 to zstd:22")

@@ -161,6 +161,7 @@ def _read(
         places,
         text_column=config.text_column,
         id_column=config.id_column,
+        raw_records=config.tfrecord_payload == "text",
         slice_bytes=min(_MAX_SLICE_BYTES, config.unit_bytes),
         allow_damage=execution.quarantine_damage,
     )
@@ -182,6 +183,7 @@ def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
         "algorithm": ALGORITHM_VERSION,
         "text_column": columns.text,
         "id_column": columns.id,
+        "tfrecord_payload": config.tfrecord_payload,
         "unit_bytes": config.unit_bytes,
     }
 
@@ -197,6 +199,7 @@ def _inputs(sources: Sequence[SourceFile]) -> dict[str, Any]:
 
 def _software() -> dict[str, str]:
     """Whatever's version may show in a published byte."""
+    import orjson
     import pyarrow
     import tokenizers
     import zstandard
@@ -205,6 +208,7 @@ def _software() -> dict[str, str]:
 
     return {
         "headrace": __version__,
+        "orjson": orjson.__version__,
         "pyarrow": pyarrow.__version__,
         "tokenizers": tokenizers.__version__,
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),

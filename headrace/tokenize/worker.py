@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -154,12 +154,12 @@ class UnitRunner:
         believed = earlier is not None and DAMAGED not in earlier.rejects
         if earlier is not None and believed and all(is_intact(store, file) for file in files_of(earlier)):
             return earlier
-        damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
+        damaged = {part: 0 for part in task.unit.slices if part.damage is not None}
         seen: set[Slice] = set()
         while True:
             attempt = _Attempt(self._context, self._encoder, task, report)
             try:
-                record = attempt.run(damaged if self._context.quarantine_damage else set())
+                record = attempt.run(damaged if self._context.quarantine_damage else {})
                 break
             except _SliceDamage as error:
                 # Rows of the slice may already be in a shard, so begin again: the first time to see whether the
@@ -167,18 +167,18 @@ class UnitRunner:
                 if error.part in seen and not self._context.quarantine_damage:
                     raise
                 if error.part in seen:
-                    damaged.add(error.part)
+                    damaged[error.part] = error.intact_rows
                 seen.add(error.part)
         self._journal.write(record)
         return record
 
 
 class _SliceDamage(DamageError):
-    """Damage, with the slice it is in."""
+    """Damage, with the slice it is in and how many of its rows are to be used all the same."""
 
-    def __init__(self, message: str, part: Slice) -> None:
+    def __init__(self, message: str, part: Slice, intact_rows: int) -> None:
         super().__init__(message)
-        self.part = part
+        self.part, self.intact_rows = part, intact_rows
 
 
 class _Attempt:
@@ -199,19 +199,32 @@ class _Attempt:
         self._counts = {file: SourceCounts(file=file) for file in task.unit.files}
         self._reported = 0.0
 
-    def run(self, damaged: set[Slice]) -> UnitRecord:
+    def run(self, damaged: Mapping[Slice, int]) -> UnitRecord:
+        """`damaged`: slices of which only so many first rows are to be used."""
         for part in self._task.unit.slices:
             if part in damaged:
-                for row in range(part.first_row, part.first_row + part.num_rows):
-                    self._reject(part, row, part.byte_offset, DAMAGED)
-                self._count(part, rows=part.num_rows)
+                self._salvage(part, damaged[part])
                 continue
             try:
                 for batch in read_slice(self._task.sources[part.file], part, self._context.columns):
                     self._take(part, batch)
             except SourceDamage as error:
-                raise _SliceDamage(str(error), part) from None
+                raise _SliceDamage(str(error), part, error.intact_rows) from None
         return self._finish()
+
+    def _salvage(self, part: Slice, intact_rows: int) -> None:
+        """Rejects the rows behind the intact ones: each of them, or where their number is unknown one for all."""
+        if intact_rows:
+            for batch in read_slice(self._task.sources[part.file], part, self._context.columns):
+                left = intact_rows - (batch.first_row - part.first_row)
+                self._take(part, batch.first(left))
+                if left <= len(batch.texts):
+                    break
+        begin = part.first_row + intact_rows
+        end = begin + 1 if part.num_rows is None else part.first_row + part.num_rows
+        for row in range(begin, end):
+            self._reject(part, row, None if intact_rows else part.byte_offset, DAMAGED)
+        self._count(part, rows=end - begin)
 
     def _take(self, part: Slice, batch: Batch) -> None:
         offsets = batch.byte_offsets

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.dataeng.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
     NOT_UTF8,
     NULL,
     Batch,
@@ -36,8 +38,6 @@ from headrace.errors import InputError
 MAGIC: Final = b"PAR1"
 ENCRYPTED: Final = b"PARE"
 _TAIL_BYTES: Final = 8  # length of the footer, and the magic
-_BATCH_ROWS: Final = 1024
-_BATCH_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 20
 # What Arrow raises for bytes that are not what they should be; it has no narrower class for it.
 _ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, NotImplementedError)
@@ -159,6 +159,7 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     """Every row of a row group. See `read_slice`."""
     group = part.row_group
     assert group is not None
+    assert part.num_rows is not None
     place = f"{source.name}: row group {group} ({part.num_rows:,} rows)"
     row = 0
     with open_input(source.uri) as file:
@@ -197,7 +198,8 @@ def _record_batches(
     opened = pq.ParquetFile(
         file, metadata=metadata, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES
     )
-    rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
+    assert part.num_rows is not None
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
     wanted = [columns.text] if columns.id is None else [columns.text, columns.id]
     return opened.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False)  # type: ignore[no-any-return]
 
