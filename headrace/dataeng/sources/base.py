@@ -141,6 +141,10 @@ def read_slice(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Ba
         from headrace.dataeng.sources import parquet
 
         return parquet.read(source, part, columns)
+    if source.format == "arrow":
+        from headrace.dataeng.sources import arrow
+
+        return arrow.read(source, part, columns)
     if source.format == "jsonl":
         from headrace.dataeng.sources import jsonl
 

@@ -22,6 +22,9 @@ _FORMATS: Final = {
     "tfrecord": "tfrecord",
     "tfrecords": "tfrecord",
     "tfrec": "tfrecord",
+    "arrow": "arrow",
+    "feather": "arrow",
+    "ipc": "arrow",
     "jsonl": "jsonl",
     "ndjson": "jsonl",
     "json": "jsonl",
@@ -29,14 +32,15 @@ _FORMATS: Final = {
 _IN_WORDS: Final = {
     "parquet": "a Parquet file",
     "tfrecord": "a TFRecord file",
+    "arrow": "an Arrow or Feather file",
     "jsonl": "JSON lines",
 }
-_FORMAT_NAMES: Final = "Parquet, TFRecord or JSON lines"
+_FORMAT_NAMES: Final = "Parquet, Arrow, TFRecord or JSON lines"
 _MAY_BE_EMPTY: Final = frozenset({"tfrecord", "jsonl"})  # a file of zero bytes is a file of zero rows
 _MAY_BE_COMPRESSED: Final = frozenset({"tfrecord", "jsonl"})
 _UNPACK: Final = {"gzip": "gunzip", "zstd": "zstd -d", "zlib": "pigz -dz"}
 # Data that is refused by name rather than passed over in a directory.
-_KNOWN_DATA: Final = frozenset({*_FORMATS, "arrow", "feather", "csv"}) - {"json"}
+_KNOWN_DATA: Final = frozenset({*_FORMATS, "csv"}) - {"json"}
 _WRAPPERS: Final = frozenset({"gz", "zz", "zst", "zstd", "bz2", "xz", "lz4", "encrypted"})
 _HEAD_BYTES: Final = 1 << 16
 _MAX_LISTED: Final = 20
@@ -173,7 +177,18 @@ def _format_of(head: bytes) -> str | None:
 
     if head[:4] in (b"PAR1", b"PARE"):
         return "parquet"
+    if head.startswith(b"ARROW1\0\0") or _begins_arrow_stream(head):
+        return "arrow"
     return "tfrecord" if looks_like_tfrecord(head) else None
+
+
+def _begins_arrow_stream(head: bytes) -> bool:
+    """Whether the first bytes are the frame of a stream's schema: a marker, and the length of what follows."""
+    return (
+        head.startswith(b"\xff\xff\xff\xff")
+        and len(head) >= 16
+        and 0 < int.from_bytes(head[4:8], "little") < 1 << 24
+    )
 
 
 def _probe(uri: str, *, raw_records: bool) -> Probe:
@@ -197,6 +212,10 @@ def _probe(uri: str, *, raw_records: bool) -> Probe:
         from headrace.dataeng.sources import parquet
 
         return parquet.probe(uri, found.size)
+    if actual == "arrow":
+        from headrace.dataeng.sources import arrow
+
+        return arrow.probe(uri, found.size)
     if actual == "jsonl":
         from headrace.dataeng.sources import jsonl
 
@@ -227,11 +246,12 @@ def describe_foreign(head: bytes) -> str | None:
         (b"\x1f\x8b", "gzip", "gunzip"),
         (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
         (b"BZh", "bzip2", "bunzip2"),
+        (b"FEA1", "Feather version 1", "pandas.read_feather(FILE).to_parquet(NEW)"),
         (b"\xfd7zXZ\x00", "xz", "unxz"),
         (b"\x04\x22\x4d\x18", "lz4", "unlz4"),
     ):
         if head.startswith(magic):
-            return f"{kind} data, which is not decompressed here: decompress it first ({remedy})"
+            return f"{kind} data, which is not read here: convert it first ({remedy})"
     stripped = head.lstrip()
     if stripped[:1] == b"<":
         return f"XML or HTML, perhaps a server's error saved in its place: {stripped[:40]!r}"

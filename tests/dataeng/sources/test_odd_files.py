@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[str | None, str]] = {
     "pt_uniform_encryption.parquet.encrypted": (None, "encrypted"),
     "pt_ARROW-RS-GH-6229-DICTHEADER.parquet": ("comment_col", "row group 0 (25 rows) cannot be read"),
     "pt_ARROW-GH-41321.parquet": (None, "name the text with --text-column"),
-    "fp_nested1.parquet": (None, "none of them is text"),
+    "fp_nested1.parquet": (None, "--text-column: one of '_ad"),
     "fp_spark-date-empty-rg_parq.parquet": (None, "none of them is text"),
     "fp_baz_parquet.parquet": (None, "none of them is text"),
     "w_polars_list.parquet": ("text", "is large_list<"),
