@@ -20,6 +20,7 @@ class TokenizeConfig:
 
     text_column: str | None = None  # None: the first known name that the files have
     id_column: str | None = None
+    documents: str = "rows"  # of tables and records; or "files": each file is one
     tfrecord_payload: str = "example"  # or "text": the payload of a record is the text itself
     bos: str = "none"
     eos: str = "auto"
@@ -31,6 +32,8 @@ class TokenizeConfig:
             raise UsageError(
                 f"--shard-bytes {self.shard_bytes:,}: expected {MIN_SHARD_BYTES:,} to {MAX_SHARD_BYTES:,}"
             )
+        if self.documents not in ("rows", "files"):
+            raise UsageError(f"--documents {self.documents!r}: expected rows or files")
         if self.tfrecord_payload not in ("example", "text"):
             raise UsageError(f"--tfrecord-payload {self.tfrecord_payload!r}: expected example or text")
         match = re.fullmatch(r"none|zstd:(\d{1,2})", self.compression)

@@ -161,6 +161,7 @@ def _read(
         places,
         text_column=config.text_column,
         id_column=config.id_column,
+        whole_files=config.documents == "files",
         raw_records=config.tfrecord_payload == "text",
         slice_bytes=min(_MAX_SLICE_BYTES, config.unit_bytes),
         allow_damage=execution.quarantine_damage,
@@ -181,7 +182,8 @@ def _read(
 def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
     return {
         "algorithm": ALGORITHM_VERSION,
-        "text_column": columns.text,
+        "documents": config.documents,
+        "text_column": columns.text or None,
         "id_column": columns.id,
         "tfrecord_payload": config.tfrecord_payload,
         "unit_bytes": config.unit_bytes,

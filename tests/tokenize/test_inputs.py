@@ -100,3 +100,25 @@ def test_a_cut_file_stops_the_job_and_in_quarantine_gives_what_is_before_the_cut
     assert "101 = 100 documents + 1 rejected" in done.stdout
     (reject,) = pq.read_table(tmp_path / "out" / "rejects.parquet").to_pylist()
     assert (reject["reason"], reject["row"]) == ("damaged", 100)
+
+
+def test_files_of_a_list_become_documents_named_by_their_paths(tmp_path: Path, tokenizer: Path) -> None:
+    for name, text in {
+        "src/a.py": "mill",
+        "src/deep/b.py": "wheel",
+        "notes.md": "water",
+        "logo.png": "\0",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/*.[mp]*\n")
+    options = ("--documents", "files", "--max-rejects", "0.5", "--sources-from", str(tmp_path / "list.txt"))
+    done = CommandLine(tmp_path / "src", tokenizer, options).run(tmp_path / "out")
+    assert "4 = 3 documents + 1 rejected" in done.stdout
+    assert "1 binary" in done.stdout
+    found = [(row["source"], row["document_id"]) for row in lineage(tmp_path / "out")]
+    assert found == [
+        (f"{tmp_path}/src", "a.py"),
+        (f"{tmp_path}/src", "deep/b.py"),
+        (str(tmp_path), "notes.md"),
+    ]

@@ -145,6 +145,10 @@ def read_slice(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Ba
         from headrace.dataeng.sources import arrow
 
         return arrow.read(source, part, columns)
+    if source.format == "files":
+        from headrace.dataeng.sources import files
+
+        return files.read(source, part, columns)
     if source.format == "jsonl":
         from headrace.dataeng.sources import jsonl
 

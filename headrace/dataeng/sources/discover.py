@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,15 @@ from typing import Final, TypeVar
 
 from headrace.dataeng.sources.base import Columns, Probe, SourceFile
 from headrace.dataeng.sources.compressed import StreamDamage, StreamReader, codec_of, decompress
-from headrace.dataeng.sources.location import expand_glob, is_file, list_directory, open_input, same_file
+from headrace.dataeng.sources.location import (
+    expand_glob,
+    file_size,
+    is_file,
+    list_directory,
+    list_files,
+    open_input,
+    same_file,
+)
 from headrace.dataeng.storage import redact
 from headrace.errors import DamageError, InputError
 
@@ -64,17 +73,21 @@ def discover(
     text_column: str | None = None,
     id_column: str | None = None,
     raw_records: bool = False,
+    whole_files: bool = False,
     slice_bytes: int = 4 << 20,
     allow_damage: bool = False,
 ) -> Discovered:
     """Plans every file of `places` (paths, directories, globs, fsspec URIs), in the order given, directories sorted.
 
+    `whole_files`: each file is one document, whatever it is; a directory is one source, with every file below it.
     `raw_records`: the payloads of TFRecord files are the texts themselves, not Examples.
 
     Raises:
         InputError: naming every file that cannot be read or whose schema conflicts, before any row is read.
         DamageError: damage that planning already sees, unless `allow_damage`.
     """
+    if whole_files:
+        return _discover_trees(places, text_column, id_column, slice_bytes)
     uris, ignored = _expand(places)
     probes = _all(lambda uri: _probe(uri, raw_records=raw_records), uris)
     columns = _resolve(dict(zip(uris, probes, strict=True)), text_column, id_column)
@@ -120,8 +133,62 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
     if problems:
         raise InputError(_listed("cannot be used", problems))
     if not found:
-        raise InputError(f"no source was given; name files of {_FORMAT_NAMES}, directories or globs")
+        raise InputError(
+            f"no source was given; name files of {_FORMAT_NAMES}, directories or globs, or a list of them with --sources-from"
+        )
     return found, ignored
+
+
+def _discover_trees(
+    places: Sequence[str], text_column: str | None, id_column: str | None, slice_bytes: int
+) -> Discovered:
+    """Sources of which each file is a document; its path below the place is its id."""
+    from headrace.dataeng.sources import files
+
+    if text_column is not None or id_column is not None:
+        raise InputError(
+            "with --documents files a file is a text and its path is its id: leave out --text-column and --id-column"
+        )
+    problems: list[str] = []
+    probes: list[files.TreeProbe] = []
+    seen: set[str] = set()
+
+    def add(uri: str, found: Sequence[tuple[str, int]]) -> None:
+        for path, _ in found:
+            file = os.path.normpath(f"{uri}/{path}")
+            if file in seen:
+                problems.append(f"{redact(file)}: given twice; it would be repeated")
+            seen.add(file)
+        probes.append(files.probe(uri, found))
+
+    for place in places:
+        below = list_files(place)
+        if below is not None:
+            add(place, below)
+            if not below:
+                problems.append(f"{redact(place)}: a directory without files")
+        elif is_file(place):
+            add(place, [("", file_size(place))])
+        elif any(character in place for character in "*?["):
+            matches = expand_glob(place)
+            if not matches:
+                problems.append(f"{redact(place)}: matches no file")
+            # One source for the tree in which all matches are, so that ids are paths below it.
+            base = re.split(r"[*?\[]", place, maxsplit=1)[0].rpartition("/")[0]
+            within = [match for match in matches if not base or match.startswith(f"{base}/")]
+            if within:
+                add(base or ".", [(match.removeprefix(f"{base}/"), file_size(match)) for match in within])
+            for match in sorted(set(matches).difference(within)):
+                add(match, [("", file_size(match))])
+        else:
+            problems.append(f"{redact(place)}: no such file or directory")
+    if problems:
+        raise InputError(_listed("cannot be used", problems))
+    if not probes:
+        raise InputError("no source was given; name directories, globs or files of text")
+    columns = Columns(text="")
+    planned = [probe.plan(number, columns, slice_bytes) for number, probe in enumerate(probes)]
+    return Discovered(sources=tuple(planned), columns=columns, ignored=())
 
 
 def _suffixes(uri: str) -> list[str]:
