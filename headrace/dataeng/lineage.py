@@ -39,6 +39,14 @@ REJECTS_SCHEMA: Final = pa.schema(
 _ROW_GROUP: Final = 1 << 17
 
 
+def place(row_group: int | None, row: int, byte_offset: int | None) -> str:
+    """Where a row is in its source, in words."""
+    if byte_offset is None:
+        return f"row {row:,}" if row_group is None else f"row group {row_group:,}, row {row:,}"
+    within = "" if row_group is None else f" of range {row_group:,},"
+    return f"record {row:,}{within} at byte {byte_offset:,}"
+
+
 def text_hash(text: bytes) -> bytes:
     """The first 16 bytes of the SHA-256 of the text's UTF-8 bytes."""
     return hashlib.sha256(text).digest()[:16]
@@ -136,13 +144,8 @@ class RejectColumns:
 
     def describe(self, index: int) -> str:
         """One reject in words."""
-        group, offset = self.row_group[index], self.byte_offset[index]
-        place = f"row {self.row[index]:,}" if group is None else f"row group {group}, row {self.row[index]:,}"
-        if offset is not None:
-            place = f"record {self.row[index]:,} at byte {offset:,}"
-            if group is not None:
-                place = f"row {self.row[index]:,} of range {group:,}, at byte {offset:,}"
-        return f"{self.source[index]}: {place}: {self.reason[index]}"
+        where = place(self.row_group[index], self.row[index], self.byte_offset[index])
+        return f"{self.source[index]}: {where}: {self.reason[index]}"
 
     def to_parquet(self) -> bytes:
         return encode_table(pa.table({n: getattr(self, n) for n in REJECTS_SCHEMA.names}, REJECTS_SCHEMA))

@@ -12,6 +12,7 @@ from headrace.dataeng.lineage import (
     LineageWriter,
     RejectColumns,
     encode_table,
+    place,
     read_lineage,
     text_hash,
 )
@@ -109,3 +110,16 @@ def test_a_reject_in_words_says_where_it_is() -> None:
     rejects.add("b.tfrecord", None, 2, 5_000, "damaged")
     assert rejects.describe(0) == "a.parquet: row group 3, row 1,000: null"
     assert rejects.describe(1) == "b.tfrecord: record 2 at byte 5,000: damaged"
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ((None, 1_000, None), "row 1,000"),
+        ((2, 7, None), "row group 2, row 7"),
+        ((None, 7, 4_096), "record 7 at byte 4,096"),
+        ((2, 7, 4_096), "record 7 of range 2, at byte 4,096"),
+    ],
+)
+def test_a_place_in_a_source_is_said_in_words(where: tuple[int | None, int, int | None], words: str) -> None:
+    assert place(*where) == words

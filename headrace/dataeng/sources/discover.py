@@ -53,6 +53,7 @@ _KNOWN_DATA: Final = frozenset({*_FORMATS, "csv"}) - {"json"}
 _WRAPPERS: Final = frozenset({"gz", "zz", "zst", "zstd", "bz2", "xz", "lz4", "encrypted"})
 _HEAD_BYTES: Final = 1 << 16
 _MAX_LISTED: Final = 20
+_MAX_NAME: Final = 80  # of a column, in messages: a hostile file may have one of megabytes
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -388,7 +389,9 @@ def _ask_for_text(known: dict[str, dict[str, str]]) -> str:
     )
     first, columns = next(iter(known.items()))
     which = (
-        f"one of {', '.join(map(repr, candidates[:_MAX_LISTED]))}" if candidates else "none of them is text"
+        f"one of {', '.join(repr(name[:_MAX_NAME]) for name in candidates[:_MAX_LISTED])}"
+        if candidates
+        else "none of them is text"
     )
     return (
         f"no column is called {' or '.join(TEXT_COLUMNS)}; name the text with --text-column: {which} "
@@ -397,7 +400,7 @@ def _ask_for_text(known: dict[str, dict[str, str]]) -> str:
 
 
 def _names(columns: dict[str, str]) -> str:
-    shown = [f"{name!r} ({kind})" for name, kind in list(columns.items())[:_MAX_LISTED]]
+    shown = [f"{name[:_MAX_NAME]!r} ({kind})" for name, kind in list(columns.items())[:_MAX_LISTED]]
     more = len(columns) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 

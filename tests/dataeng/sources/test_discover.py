@@ -216,3 +216,10 @@ def test_any_fsspec_uri_is_read_like_a_path(tmp_path: Path) -> None:
     assert [s.name for s in discover(["memory://corpus"]).sources] == expected
     assert [s.name.replace(":///", "://") for s in discover(["memory://corpus/*.*"]).sources] == expected
     memory.rm("/corpus", recursive=True)
+
+
+def test_a_column_name_of_megabytes_is_not_repeated_whole(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", **{"x" * 1_000_000: ["x"]})
+    with pytest.raises(InputError, match="--text-column: one of 'xxx") as caught:
+        discover([str(path)])
+    assert len(str(caught.value)) < 1_000
