@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 
 # In the order in which a dataset meets them. Each is a module here with HELP, add_arguments(parser) and run(args) -> int.
 VERBS: Final = {
-    "tokenize": "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest",
+    "tokenize": "turn files of documents into shards of tokens, with lineage and a manifest",
     "launch": "write a SLURM or Kubernetes job file for a tokenization in parts",
     "verify": "check every byte, count and name of a dataset against its manifest",
     "inspect": "show what is in a dataset: counts, lengths, sources, rejects, one document decoded",

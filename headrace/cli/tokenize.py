@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
     from headrace.tokenize.pipeline import ShareOutcome
 
-HELP = "turn Parquet and TFRecord files into shards of tokens, with lineage and a manifest"
+HELP = "turn files of documents into shards of tokens, with lineage and a manifest"
 
 EXAMPLE = """\
 SOURCE is a file, a directory, a quoted glob or an fsspec URI such as s3://bucket/corpus. The order given is the order
-of the dataset; directories and globs are sorted by name.
+of the dataset; directories and globs are sorted by name. Parquet, Arrow, TFRecord and JSON lines are told by their first
+bytes; docs/inputs.md says what a row of each is.
 
 A job that was interrupted or killed is continued by the same command, and gives the same bytes as one that was not,
 with any --workers. --workers, --max-rejects, --on-damage, --tokenizer-backend, --exact-check, --progress and --json do
@@ -30,6 +31,7 @@ examples:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json --workers 8 books/ 'web/*.parquet'
   headrace tokenize ... --shard-of 3/16      the fourth of 16 jobs, on any machine that sees --out; then, once,
   headrace tokenize ... --finish             (`headrace launch` writes both for SLURM and Kubernetes)
+  headrace tokenize --out code/ --tokenizer tokenizer.json --documents files 'src/**/*.py' docs/
   headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
       --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/"""
 
@@ -42,7 +44,14 @@ class _TerminatedError(BaseException):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="what to tokenize, in this order")
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="what to tokenize, in this order")
+    parser.add_argument(
+        "--sources-from",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a text file or URI with one more SOURCE a line; may be given several times",
+    )
     parser.add_argument("--out", required=True, metavar="URI", help="directory or fsspec URI of the dataset")
     parser.add_argument(
         "--tokenizer",
@@ -56,9 +65,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON with the pattern and special tokens of a rank file that is not a known one",
     )
     parser.add_argument(
-        "--text-column", metavar="NAME", help="column or feature (default: text, content, ...)"
+        "--text-column",
+        metavar="NAME",
+        help="column, feature or field; outer.inner for a nested one (default: text, content, ...)",
     )
     parser.add_argument("--id-column", metavar="NAME", help="column or feature with the document id")
+    parser.add_argument(
+        "--documents",
+        choices=["rows", "files"],
+        default="rows",
+        help="a document is a row of a table, record or line (default), or a whole file of text or code",
+    )
+    parser.add_argument(
+        "--tfrecord-payload",
+        choices=["example", "text"],
+        default="example",
+        help="what a TFRecord record holds: a tf.train.Example (default), or the text itself",
+    )
     parser.add_argument(
         "--eos",
         default="auto",
@@ -125,12 +148,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.cli.progress import reporter
+    from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
     from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
 
+    places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
     config = TokenizeConfig(
         text_column=args.text_column,
         id_column=args.id_column,
+        documents=args.documents,
+        tfrecord_payload=args.tfrecord_payload,
         bos=args.bos,
         eos=args.eos,
         shard_bytes=args.shard_bytes,
@@ -147,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
         exact_check=args.exact_check,
         on_progress=show,
     )
-    job = (args.sources, args.tokenizer, args.out, config, execution)
+    job = (places, args.tokenizer, args.out, config, execution)
     before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         if args.shard_of is not None:

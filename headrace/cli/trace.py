@@ -130,20 +130,18 @@ def _as_json(sample: TracedSample, decoders: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(sample: TracedSample, decoders: dict[str, Any]) -> None:
+    from headrace.dataeng.lineage import place
+
     print(
         f"\nsample {sample.sample:,}: source {sample.source}, epoch {sample.epoch}, {sample.shard}, "
         f"sequence {sample.sequence:,}"
     )
     for piece in sample.pieces:
-        row = (
-            f"row {piece.row:,}"
-            if piece.row_group is None
-            else f"row group {piece.row_group}, row {piece.row:,}"
-        )
+        where = place(piece.row_group, piece.row, piece.byte_offset)
         name = piece.document_id if piece.document_id is not None else "(no id)"
         print(
             f"  [{piece.column:>5}] {name}: tokens {piece.token_begin:,} to {piece.token_end - 1:,} of "
-            f"{piece.document_tokens:,}, from {piece.file} {row}"
+            f"{piece.document_tokens:,}, from {piece.file} {where}"
         )
         for line in _shown_lines(_text(sample, piece, decoders), cut=piece.token_begin > 0):
             print(f"          {_clip(line)}")

@@ -70,15 +70,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe(problem: Problem) -> str:
+    from headrace.dataeng.lineage import place
+
     lines = [f"{problem.file}: {problem.problem}"]
     if problem.documents:
         lines.append(f"  {len(problem.documents):,} documents cannot be shown to be intact:")
     for entry in problem.documents[:_SHOWN]:
-        place = f"row {entry['row']:,}"
-        if entry["row_group"] is not None:
-            place = f"row group {entry['row_group']}, {place}"
+        where = place(entry["row_group"], entry["row"], entry["byte_offset"])
         name = f" id {entry['document_id']!r}" if entry["document_id"] is not None else ""
-        lines.append(f"  document {entry['document']:,}{name}: {entry['source']}, {place}")
+        lines.append(f"  document {entry['document']:,}{name}: {entry['source']}, {where}")
     if len(problem.documents) > _SHOWN:
         lines.append(f"  and {len(problem.documents) - _SHOWN:,} more (--json lists all)")
     return "\n".join(lines)

@@ -43,6 +43,14 @@ REJECTS_SCHEMA: Final = pa.schema(
 _ROW_GROUP: Final = 1 << 17
 
 
+def place(row_group: int | None, row: int, byte_offset: int | None) -> str:
+    """Where a row is in its source, in words."""
+    if byte_offset is None:
+        return f"row {row:,}" if row_group is None else f"row group {row_group:,}, row {row:,}"
+    within = "" if row_group is None else f" of range {row_group:,},"
+    return f"record {row:,}{within} at byte {byte_offset:,}"
+
+
 def text_hash(text: bytes) -> bytes:
     """The first 16 bytes of the SHA-256 of the text's UTF-8 bytes."""
     return hashlib.sha256(text).digest()[:16]
@@ -108,11 +116,7 @@ class Reject:
 
     def describe(self) -> str:
         """In words."""
-        group, offset = self.row_group, self.byte_offset
-        place = f"row {self.row:,}" if group is None else f"row group {group}, row {self.row:,}"
-        if offset is not None:
-            place = f"record {self.row:,} at byte {offset:,}"
-        return f"{self.source}: {place}: {self.reason}"
+        return f"{self.source}: {place(self.row_group, self.row, self.byte_offset)}: {self.reason}"
 
 
 def rejects_file(rejects: Sequence[Reject]) -> bytes:

@@ -21,6 +21,8 @@ class TokenizeConfig:
     text_column: str | None = None  # None: the first known name that the files have
     id_column: str | None = None
     tokenizer_recipe: str | None = None  # a JSON file: what a tiktoken rank file does not say
+    documents: str = "rows"  # of tables and records; or "files": each file is one
+    tfrecord_payload: str = "example"  # or "text": the payload of a record is the text itself
     bos: str = "none"
     eos: str = "auto"
     shard_bytes: int = 64 << 20  # of raw shard
@@ -34,6 +36,10 @@ class TokenizeConfig:
             )
         if self.max_document_bytes < 1:
             raise UsageError(f"--max-document-bytes {self.max_document_bytes:,}: expected 1 or more")
+        if self.documents not in ("rows", "files"):
+            raise UsageError(f"--documents {self.documents!r}: expected rows or files")
+        if self.tfrecord_payload not in ("example", "text"):
+            raise UsageError(f"--tfrecord-payload {self.tfrecord_payload!r}: expected example or text")
         match = re.fullmatch(r"none|zstd:(\d{1,2})", self.compression)
         if match is None or (match[1] and not 1 <= int(match[1]) <= 22):
             raise UsageError(f"--compression {self.compression!r}: expected none, zstd or zstd:1 to zstd:22")

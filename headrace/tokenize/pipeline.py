@@ -176,6 +176,8 @@ def _read(
         places,
         text_column=config.text_column,
         id_column=config.id_column,
+        whole_files=config.documents == "files",
+        raw_records=config.tfrecord_payload == "text",
         slice_bytes=min(_MAX_SLICE_BYTES, config.unit_bytes),
         allow_damage=execution.quarantine_damage,
     )
@@ -200,8 +202,10 @@ def _bytes_of(uri: str) -> bytes:
 def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
     return {
         "algorithm": ALGORITHM_VERSION,
-        "text_column": columns.text,
+        "documents": config.documents,
+        "text_column": columns.text or None,
         "id_column": columns.id,
+        "tfrecord_payload": config.tfrecord_payload,
         "unit_bytes": config.unit_bytes,
         "max_document_bytes": config.max_document_bytes,
     }
@@ -218,6 +222,7 @@ def _inputs(sources: Sequence[SourceFile]) -> dict[str, Any]:
 
 def _software() -> dict[str, str]:
     """Whatever's version may show in a published byte."""
+    import orjson
     import pyarrow
     import tokenizers
     import zstandard
@@ -226,6 +231,7 @@ def _software() -> dict[str, str]:
 
     return {
         "headrace": __version__,
+        "orjson": orjson.__version__,
         "pyarrow": pyarrow.__version__,
         "tokenizers": tokenizers.__version__,
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),

@@ -139,7 +139,15 @@ def sweep(store: Store, expected: set[str]) -> set[str]:
 def _check_accounts(
     job: Job, totals: dict[str, int], rejects: Counter[str], records: Sequence[UnitRecord]
 ) -> None:
-    planned = sum(source.num_rows for source in job.sources)
+    rows_of = dict.fromkeys(range(len(job.sources)), 0)
+    for record in records:
+        for part in record.sources:
+            rows_of[part.file] += part.rows
+    # A stream has as many rows as were read of it; that all of it was read is what its reader vouches for.
+    planned = sum(
+        rows_of[number] if source.num_rows is None else source.num_rows
+        for number, source in enumerate(job.sources)
+    )
     in_shards = sum(shard.documents for record in records for shard in record.shards)
     tokens = sum(shard.tokens for record in records for shard in record.shards)
     if (

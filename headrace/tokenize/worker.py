@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
@@ -179,7 +179,7 @@ class UnitRunner:
         believed = earlier is not None and DAMAGED not in earlier.rejects
         if earlier is not None and believed and all(is_intact(store, file) for file in files_of(earlier)):
             return earlier
-        damaged: set[Slice] = {part for part in task.unit.slices if part.damage is not None}
+        damaged = {part: 0 for part in task.unit.slices if part.damage is not None}
         seen: set[Slice] = set()
         by_reference: set[int] = set()
         while True:
@@ -194,7 +194,7 @@ class UnitRunner:
             }
             attempt = _Attempt(self._context, self._encoder, gates, task, report)
             try:
-                record = attempt.run(damaged if self._context.quarantine_damage else set())
+                record = attempt.run(damaged if self._context.quarantine_damage else {})
                 break
             except _FileDisagreement as error:
                 # Its documents may already be in a shard, so begin again, with the definition for this file.
@@ -207,7 +207,7 @@ class UnitRunner:
                 if error.part in seen and not self._context.quarantine_damage:
                     raise
                 if error.part in seen:
-                    damaged.add(error.part)
+                    damaged[error.part] = error.intact_rows
                 seen.add(error.part)
         self._journal.write(record)
         return record
@@ -222,11 +222,11 @@ class _FileDisagreement(Exception):
 
 
 class _SliceDamage(DamageError):
-    """Damage, with the slice it is in."""
+    """Damage, with the slice it is in and how many of its rows are to be used all the same."""
 
-    def __init__(self, message: str, part: Slice) -> None:
+    def __init__(self, message: str, part: Slice, intact_rows: int) -> None:
         super().__init__(message)
-        self.part = part
+        self.part, self.intact_rows = part, intact_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,7 +279,8 @@ class _Attempt:
     tallies: dict[int, _Tally] = field(default_factory=dict)
     reported: float = 0.0
 
-    def run(self, damaged: set[Slice]) -> UnitRecord:
+    def run(self, damaged: Mapping[Slice, int]) -> UnitRecord:
+        """`damaged`: slices of which only so many first rows are to be used."""
         context, unit = self.context, self.task.unit
         self.tallies = {file: _Tally() for file in unit.files}
         shards = ShardWriter(
@@ -303,22 +304,10 @@ class _Attempt:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _groups(self, damaged: set[Slice]) -> Iterator[_Group]:
+    def _groups(self, damaged: Mapping[Slice, int]) -> Iterator[_Group]:
         begun: set[int] = set()
         for number, part in enumerate(self.task.unit.slices):
-            if part in damaged:
-                rows = np.arange(part.first_row, part.first_row + part.num_rows)
-                self._reject(number, part, rows, None, DAMAGED)
-                self.tallies[part.file].rows += part.num_rows
-                continue
-            batches = read_slice(self.task.sources[part.file], part, self.context.columns)
-            while True:
-                try:
-                    batch = next(batches, None)
-                except SourceDamage as error:
-                    raise _SliceDamage(str(error), part) from None
-                if batch is None:
-                    break
+            for batch in self._batches(number, part, damaged.get(part)):
                 for positions in self._kept(number, part, batch):
                     yield _Group(
                         number=number,
@@ -330,6 +319,34 @@ class _Attempt:
                         first=part.file not in begun,
                     )
                     begun.add(part.file)
+
+    def _batches(self, number: int, part: Slice, intact_rows: int | None) -> Iterator[Batch]:
+        """The batches of a slice; of a damaged one the intact rows, and a reject for each of the others, or where their
+        number is unknown one for all.
+        """
+        left = part.num_rows if intact_rows is None else intact_rows
+        if left != 0:
+            batches = read_slice(self.task.sources[part.file], part, self.context.columns)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except SourceDamage as error:
+                    raise _SliceDamage(str(error), part, error.intact_rows) from None
+                if batch is None:
+                    break
+                if intact_rows is None:
+                    yield batch
+                    continue
+                left = intact_rows - (batch.first_row - part.first_row)
+                yield batch.first(left)
+                if left <= len(batch.texts):
+                    break
+        if intact_rows is not None:
+            begin = part.first_row + intact_rows
+            end = begin + 1 if part.num_rows is None else part.first_row + part.num_rows
+            offset = None if intact_rows else part.byte_offset
+            self._reject(number, part, np.arange(begin, end), offset, DAMAGED)
+            self.tallies[part.file].rows += end - begin
 
     def _kept(self, number: int, part: Slice, batch: Batch) -> Iterator[NDArray[np.int64]]:
         """Notes what is not a document, and yields the positions of the others in groups of about _ENCODE_BYTES."""

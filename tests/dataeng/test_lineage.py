@@ -15,6 +15,7 @@ from headrace.dataeng.lineage import (
     encode_table,
     lineage_file,
     lineage_rows,
+    place,
     read_lineage,
     text_hash,
     text_hashes,
@@ -93,3 +94,16 @@ def test_rejects_are_ordered_by_slice_and_row() -> None:
         Reject(0, 9, "a", 0, None, "z"),
     ]
     assert [(reject.part, reject.row) for reject in sorted(rejects)] == [(0, 9), (0, 10), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ((None, 1_000, None), "row 1,000"),
+        ((2, 7, None), "row group 2, row 7"),
+        ((None, 7, 4_096), "record 7 at byte 4,096"),
+        ((2, 7, 4_096), "record 7 of range 2, at byte 4,096"),
+    ],
+)
+def test_a_place_in_a_source_is_said_in_words(where: tuple[int | None, int, int | None], words: str) -> None:
+    assert place(*where) == words

@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
 
 from headrace.dataeng.storage import RemoteFile, is_remote, missing_client, redact
 from headrace.errors import InputError
+
+_MAX_LIST_BYTES: Final = 64 << 20
 
 
 def open_input(uri: str) -> BinaryIO:
@@ -20,6 +22,16 @@ def open_input(uri: str) -> BinaryIO:
             return open(_local(uri), "rb")
         filesystem, path = _filesystem(uri)
         return cast(BinaryIO, RemoteFile(filesystem.open(path, "rb"), redact(uri)))
+
+
+def open_arrow(uri: str, *, mapped: bool = False) -> Any:
+    """The same as a file of Arrow's own, which reads a local one without a copy in Python, or maps it."""
+    import pyarrow as pa
+
+    if is_remote(uri):
+        return pa.PythonFile(open_input(uri), mode="r")
+    with _translated(uri):
+        return pa.memory_map(str(_local(uri))) if mapped else pa.OSFile(str(_local(uri)))
 
 
 def list_directory(uri: str) -> list[str] | None:
@@ -42,6 +54,68 @@ def list_directory(uri: str) -> list[str] | None:
             found = [key.removeprefix(root_key) for key in filesystem.find(path)]
     data = (name for name in found if not any(part[:1] in "._" for part in name.split("/")))
     return [f"{prefix}/{name}" for name in sorted(data)]
+
+
+def list_files(uri: str) -> list[tuple[str, int]] | None:
+    """(path below `uri`, size) of every regular file of a tree, in no order; None if `uri` is not a directory.
+
+    Passed over are names that begin with `.`, and directories whose names begin with `_`: unlike in `list_directory`, a
+    file such as `__init__.py` is a document. Links to directories are not followed, those to files are.
+    """
+    with _translated(uri):
+        if not is_remote(uri):
+            root = _local(uri)
+            if not root.is_dir():
+                return None
+            found = []
+            for directory, folders, names in os.walk(root, followlinks=False, onerror=_raise):
+                folders[:] = [name for name in folders if name[:1] not in "._"]
+                for name in names:
+                    file = Path(directory, name)
+                    if name[:1] != "." and file.is_file():
+                        found.append((file.relative_to(root).as_posix(), file.stat().st_size))
+            return found
+        filesystem, path = _filesystem(uri)
+        if not filesystem.isdir(path):
+            return None
+        root_key = path.rstrip("/") + "/"
+        details = filesystem.find(path, detail=True)
+        below = ((key.removeprefix(root_key), int(entry["size"])) for key, entry in details.items())
+        return [(name, size) for name, size in below if not _is_hidden(name)]
+
+
+def _is_hidden(path: str) -> bool:
+    *folders, name = path.split("/")
+    return name[:1] == "." or any(folder[:1] in "._" for folder in folders)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def read_list(uri: str) -> list[str]:
+    """The lines of a text file that names sources, without blank ones. Raises InputError if it is not such a list."""
+    with open_input(uri) as file:
+        data = file.read(_MAX_LIST_BYTES + 1)
+    name = redact(uri)
+    if len(data) > _MAX_LIST_BYTES:
+        raise InputError(
+            f"{name}: over {_MAX_LIST_BYTES:,} bytes, too long for a list of sources; name a directory or a glob"
+        )
+    if b"\0" in data or not _is_utf8(data):
+        raise InputError(f"{name}: not a list of sources, which is UTF-8 text with one a line")
+    places = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
+    if not any(places):
+        raise InputError(f"{name}: a list without a source")
+    return [place for place in places if place]
 
 
 def expand_glob(uri: str) -> list[str]:
@@ -73,6 +147,15 @@ def is_below(uri: str, directory: str) -> bool:
     """Whether `uri` is the directory (or prefix) or lies in it; neither need exist."""
     inner, outer = same_file(uri).rstrip("/"), same_file(directory).rstrip("/")
     return is_remote(uri) == is_remote(directory) and f"{inner}/".startswith(f"{outer}/")
+
+
+def file_size(uri: str) -> int:
+    """Bytes of a file."""
+    with _translated(uri):
+        if not is_remote(uri):
+            return _local(uri).stat().st_size
+        filesystem, path = _filesystem(uri)
+        return int(filesystem.size(path))
 
 
 def _local(uri: str) -> Path:

@@ -9,42 +9,34 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from headrace.dataeng.sources.base import (
-    BLANK,
-    EMPTY,
-    NOT_UTF8,
-    NULL,
+    BATCH_BYTES,
+    BATCH_ROWS,
     Batch,
     Columns,
     Slice,
     SourceDamage,
     SourceFile,
-    is_utf8,
 )
-from headrace.dataeng.sources.location import open_input
+from headrace.dataeng.sources.columnar import ARROW_ERRORS, bounded, column_of, first_line, kinds, to_batch
+from headrace.dataeng.sources.location import open_arrow, open_input
 from headrace.dataeng.storage import redact
 from headrace.errors import InputError
 
 MAGIC: Final = b"PAR1"
 ENCRYPTED: Final = b"PARE"
 _TAIL_BYTES: Final = 8  # length of the footer, and the magic
-_BATCH_ROWS: Final = 1024
-_BATCH_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 20
-# What Arrow raises for bytes that are not what they should be; it has no narrower class for it.
-_ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, NotImplementedError)
+_MAX_EXPANDED: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +84,16 @@ def probe(uri: str, size: int) -> ParquetProbe:
         try:
             metadata = pq.read_metadata(file)
             schema = metadata.schema.to_arrow_schema()
-            columns = {column.name: _kind(column.type) for column in schema}
+            columns = kinds(schema)
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             rows = array("q", [group.num_rows for group in groups])
             column_bytes = {
                 name: array("q", [group.column(leaf).total_uncompressed_size for group in groups])
-                for name, leaf in _leaves(metadata)
+                for name, leaf in _leaves(metadata).items()
                 if columns.get(name) in ("text", "binary", "null")
             }
-        except _ARROW_ERRORS as error:
-            raise InputError(f"{name}: the Parquet footer cannot be read ({_first_line(error)})") from None
-    for column, count in Counter(schema.names).items():
-        if count > 1:
-            columns[column] = "a name that two columns share"
+        except ARROW_ERRORS as error:
+            raise InputError(f"{name}: the Parquet footer cannot be read ({first_line(error)})") from None
     if sum(rows) != metadata.num_rows or metadata.num_rows < 0:
         raise InputError(
             f"{name}: the footer says {metadata.num_rows:,} rows, its row groups have {sum(rows):,}; it is damaged"
@@ -137,51 +126,33 @@ def _fingerprint(file: BinaryIO, size: int, name: str) -> str:
     return hashlib.sha256(b"parquet:%d\n" % size + footer).hexdigest()
 
 
-def _leaves(metadata: Any) -> Iterator[tuple[str, int]]:
-    """(name, index among the file's leaves) of every top-level primitive column."""
+def _leaves(metadata: Any) -> dict[str, int]:
+    """Index among the file's leaves by name, or by path for those in structs; a name comes before an equal path."""
+    leaves: dict[str, int] = {}
     for index in range(metadata.num_columns):
         leaf = metadata.schema.column(index)
-        if leaf.path == leaf.name:
-            yield leaf.name, index
-
-
-def _kind(kind: Any) -> str:
-    """The sort of a column, as `discover` compares them; a type headrace cannot use is named in words."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
-        return "binary"
-    if types.is_integer(kind):
-        return "integer"
-    return "null" if types.is_null(kind) else str(kind)[:80]
+        if leaf.path == leaf.name or leaf.path not in leaves:
+            leaves[leaf.path] = index
+    return leaves
 
 
 def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     """Every row of a row group. See `read_slice`."""
     group = part.row_group
     assert group is not None
+    assert part.num_rows is not None
     place = f"{source.name}: row group {group} ({part.num_rows:,} rows)"
     row = 0
-    with open_input(source.uri) as file:
+    with open_arrow(source.uri) as file:
         try:
             for arrow in _record_batches(file, source, group, part, columns):
-                texts, rejects = _texts(arrow.column(columns.text))
-                ids = None
-                if columns.id is not None:
-                    ids, not_utf8 = _ids(arrow.column(columns.id))
-                    for position in not_utf8:
-                        rejects.setdefault(position, NOT_UTF8)
-                    texts = _without(texts, not_utf8)
-                if len(texts):
-                    yield Batch(first_row=row, texts=texts, ids=ids, byte_offsets=None, rejects=rejects)
-                row += len(texts)
-        except _ARROW_ERRORS as error:
+                for piece in bounded(arrow, columns.text):
+                    yield to_batch(piece, row, columns)
+                    row += piece.num_rows
+        except ARROW_ERRORS as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
-                raise InputError(f"{place} could not be read here: {_first_line(error)}") from None
-            raise SourceDamage(f"{place} cannot be read: {_first_line(error)}") from None
+                raise InputError(f"{place} could not be read here: {first_line(error)}") from None
+            raise SourceDamage(f"{place} cannot be read: {first_line(error)}") from None
     if row != part.num_rows:
         raise SourceDamage(f"{place} holds only {row:,}")
 
@@ -199,85 +170,45 @@ def _planned_metadata(uri: str, name: str, size: int, fingerprint: str) -> Any:
 
 
 def _record_batches(
-    file: BinaryIO, source: SourceFile, group: int, part: Slice, columns: Columns
+    file: Any, source: SourceFile, group: int, part: Slice, columns: Columns
 ) -> Iterator[Any]:
     metadata = _planned_metadata(source.uri, source.name, source.size, source.fingerprint)
-    # pre_buffer would hold all of the column chunk; buffer_size makes Arrow read it page by page instead.
-    opened = pq.ParquetFile(
-        file, metadata=metadata, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES
-    )
-    rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
     wanted = [columns.text] if columns.id is None else [columns.text, columns.id]
+    shared = [name for name in wanted if _expands(file, metadata, group, name)]
+    opened = _open(file, metadata, shared)
+    assert part.num_rows is not None
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
     return opened.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False)  # type: ignore[no-any-return]
 
 
-def _texts(column: Any) -> tuple[Any, dict[int, str]]:
-    """The texts as a LargeStringArray, null where `rejects` by position says why not."""
-    if pa.types.is_null(column.type):
-        return pa.nulls(len(column), pa.large_string()), dict.fromkeys(range(len(column)), NULL)
-    texts = _as_binary(column).view(pa.large_string())
-    not_utf8 = _not_utf8(texts)
-    texts = _without(texts, not_utf8)
-    empty = pc.equal(pc.binary_length(texts), 0)
-    reasons = {EMPTY: _true(empty), BLANK: _true(pc.ascii_is_space(texts))}
-    rejects = {int(position): reason for reason, found in reasons.items() for position in found}
-    if texts.null_count:
-        rejects |= dict.fromkeys(_true(texts.is_null()).tolist(), NULL)
-        rejects |= dict.fromkeys(not_utf8.tolist(), NOT_UTF8)
-    blank = np.concatenate([reasons[EMPTY], reasons[BLANK]])
-    return _without(texts, blank), dict(sorted(rejects.items()))
+def _open(file: Any, metadata: Any, shared: list[str]) -> Any:
+    # pre_buffer would hold all of the column chunk; buffer_size makes Arrow read it page by page instead.
+    return pq.ParquetFile(
+        file,
+        metadata=metadata,
+        page_checksum_verification=True,
+        pre_buffer=False,
+        buffer_size=_READ_BYTES,
+        read_dictionary=shared,
+    )
 
 
-def _ids(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The ids as a StringArray, and the positions of those that are not UTF-8 (null among the ids)."""
-    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
-        return column.cast(pa.string()), np.empty(0, np.int64)
-    ids = _as_binary(column).cast(pa.binary()).view(pa.string())
-    not_utf8 = _not_utf8(ids)
-    return _without(ids, not_utf8), not_utf8
+def _expands(file: Any, metadata: Any, group: int, column: str) -> bool:
+    """Whether rows must be left to share the entries of the chunk's dictionary, because a batch of copies may be large.
 
-
-def _not_utf8(texts: Any) -> NDArray[np.int64]:
-    """Positions of values that are not UTF-8: all are checked at once, and singly only if one is not."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        values = texts.view(
-            pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary()
-        ).to_pylist()
-        found = [i for i, value in enumerate(values) if value is not None and not is_utf8(value)]
-        return np.array(found, np.int64)
-    return np.empty(0, np.int64)
-
-
-def _without(values: Any, positions: NDArray[np.int64]) -> Any:
-    """The same array, null at `positions` too."""
-    if not len(positions):
-        return values
-    keep = np.ones(len(values), bool)
-    keep[positions] = False
-    return pc.if_else(pa.array(keep), values, pa.scalar(None, values.type))
-
-
-def _true(mask: Any) -> NDArray[np.int64]:
-    """Positions at which a boolean array is true."""
-    return np.flatnonzero(mask.fill_null(False).to_numpy(zero_copy_only=False))
-
-
-def _as_binary(column: Any) -> Any:
-    """The bytes of a text column of any layout, with offsets and indices validated before they are followed."""
-    if pa.types.is_null(column.type):
-        return column
-    if pa.types.is_dictionary(column.type):
-        column.indices.validate(full=True)
-        _as_binary(column.dictionary)
-        if len(column.dictionary) == 0 and column.null_count == len(column):
-            return pa.nulls(len(column), pa.binary())
-        column = column.dictionary_decode()
-    binary = column.cast(pa.large_binary())
-    binary.validate(full=True)
-    return binary
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    Copies are read faster, but no size in the file bounds them. The first row shows the dictionary, and how long its
+    longest entry is; fewer than two entries may mean that the first page does not use it.
+    """
+    if not metadata.row_group(group).column(_leaves(metadata)[column]).has_dictionary_page:
+        return False
+    rows = _open(file, metadata, [column]).iter_batches(
+        1, row_groups=[group], columns=[column], use_threads=False
+    )
+    first = next(rows, None)
+    if first is None:
+        return True  # damaged; the one who reads all of it says how
+    values = column_of(first, column)
+    if not pa.types.is_dictionary(values.type) or len(values.dictionary) < 2:
+        return True
+    longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
+    return bool(longest * BATCH_ROWS > _MAX_EXPANDED)

@@ -1,10 +1,10 @@
-"""Documents out of `tf.train.Example` records: one text, perhaps an id, or the reason why not."""
+"""Documents out of records (an Example, or the text itself): one text, perhaps an id, or the reason why not."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from headrace.dataeng.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
     NO_TEXT,
     NOT_EXAMPLE,
     NOT_TEXT,
@@ -21,12 +21,9 @@ from headrace.dataeng.sources.example import (
     parse_example,
 )
 
-_BATCH_ROWS: Final = 1024
-_BATCH_BYTES: Final = 8 << 20
-
 
 class BatchBuilder:
-    """A batch of Example records in the making, bounded in rows and bytes."""
+    """A batch of records in the making, bounded in rows and bytes."""
 
     def __init__(self, first_row: int, columns: Columns) -> None:
         self.columns, self.first_row = columns, first_row
@@ -50,7 +47,7 @@ class BatchBuilder:
         self.byte_offsets.append(offset)
 
     def is_full(self) -> bool:
-        return len(self.texts) >= _BATCH_ROWS or self.num_bytes >= _BATCH_BYTES
+        return len(self.texts) >= BATCH_ROWS or self.num_bytes >= BATCH_BYTES
 
     def build(self) -> Batch:
         ids = self.ids if self.columns.id is not None else None
@@ -65,6 +62,8 @@ class BatchBuilder:
 
 def _document(payload: bytes, columns: Columns) -> tuple[bytes | None, str | None, str | None]:
     """(text, id, reason) of one record."""
+    if columns.raw_records:
+        return payload, None, reject_reason(payload)
     try:
         features = parse_example(payload)
         text, reason = _text(features.get(columns.text))

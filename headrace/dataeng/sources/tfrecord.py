@@ -1,9 +1,12 @@
-"""TFRecord files of `tf.train.Example`: framing, both checksums, planning by record ranges, and a small writer.
+"""TFRecord files of `tf.train.Example` or of plain texts: framing, both checksums, planning, and a small writer.
 
     record = length u64 | masked CRC-32C of the length u32 | payload [length] | masked CRC-32C of the payload u32
 
 All little-endian. Nothing marks where a record begins, so behind a damaged length nothing can be read; behind a
 damaged payload the next record is found again. A file of zero bytes is a file of zero records.
+
+A plain file is planned by hopping from header to header and cut into ranges of records. A file that is compressed as a
+whole (gzip or zlib, as TensorFlow writes them, or zstd) can only be read from its beginning, and is one slice.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
 
@@ -24,7 +28,10 @@ from headrace.dataeng.sources.base import (
     Slice,
     SourceDamage,
     SourceFile,
+    require_planned,
+    sampled_fingerprint,
 )
+from headrace.dataeng.sources.compressed import StreamDamage, StreamReader, decompress
 from headrace.dataeng.sources.example import (
     Feature,
     NotAnExampleError,
@@ -43,6 +50,8 @@ MAX_PAYLOAD: Final = 2**31 - 1  # protobuf's own limit; a longer length is damag
 
 _PROBED_RECORDS: Final = 16
 _WINDOW_BYTES: Final = 1 << 16
+_IF_RAW: Final = "; if the records are the texts themselves, say --tfrecord-payload text"
+_EXPANSION: Final = 4  # of compressed text, for planning only
 
 
 def masked_crc(data: bytes) -> int:
@@ -128,11 +137,14 @@ class TFRecordProbe:
 
     uri: str = field(repr=False)
     size: int
+    codec: str | None
     columns: dict[str, str]
 
     def plan(self, file: int, columns: Columns, slice_bytes: int) -> SourceFile:
         """Cuts the file into ranges of whole records; the fingerprint covers every length and checksum."""
         del columns  # a record is read whole, whatever is wanted of it
+        if self.codec is not None:
+            return self._plan_stream(file)
         digest = hashlib.sha256(b"tfrecord:%d\n" % self.size)
         slices: list[Slice] = []
         first, begin, payload_bytes, row = 0, 0, 0, 0
@@ -189,12 +201,34 @@ class TFRecordProbe:
             slices=tuple(slices),
         )
 
+    def _plan_stream(self, file: int) -> SourceFile:
+        with open_input(self.uri) as opened:
+            fingerprint = sampled_fingerprint("tfrecord", opened, self.size)
+        whole = Slice(file=file, num_rows=None, text_bytes=self.size * _EXPANSION, byte_offset=0)
+        return SourceFile(
+            uri=self.uri,
+            name=redact(self.uri),
+            format="tfrecord",
+            codec=self.codec,
+            size=self.size,
+            fingerprint=fingerprint,
+            num_rows=None,
+            slices=(whole,),
+        )
 
-def probe(uri: str, size: int) -> TFRecordProbe:
-    """Looks at the first records. Raises InputError if the file does not begin with a record of an Example."""
+
+def probe(uri: str, size: int, codec: str | None = None, *, raw_records: bool = False) -> TFRecordProbe:
+    """Looks at the first records. Raises InputError if the file does not begin with a record of an Example.
+
+    Records that are texts themselves have no features, and nothing is asked of them.
+    """
+    if raw_records:
+        return TFRecordProbe(uri, size, codec, {})
     columns: dict[str, str] = {}
     problems: list[str] = []
     seen = 0
+    if codec is not None:
+        return TFRecordProbe(uri, size, codec, _stream_columns(uri, codec))
     with open_input(uri) as file:
         for frame in _frames(file, size):
             if frame.problem:
@@ -204,7 +238,9 @@ def probe(uri: str, size: int) -> TFRecordProbe:
             try:
                 features = parse_example(file.read(frame.length))
             except NotAnExampleError as error:
-                problems.append(f"record {seen} at byte {frame.offset:,}: not a tf.train.Example ({error})")
+                problems.append(
+                    f"record {seen} at byte {frame.offset:,}: not a tf.train.Example ({error}){_IF_RAW}"
+                )
             else:
                 for name, feature in features.items():
                     columns.setdefault(name, _kind(feature))
@@ -213,7 +249,87 @@ def probe(uri: str, size: int) -> TFRecordProbe:
                 break
     if problems and not columns:
         raise InputError(f"{redact(uri)}: {problems[0]}")
-    return TFRecordProbe(uri, size, columns)
+    return TFRecordProbe(uri, size, codec, columns)
+
+
+def _stream_columns(uri: str, codec: str) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    problem = None
+    with open_input(uri) as file:
+        try:
+            for record in islice(_records(decompress(file, codec)), _PROBED_RECORDS):
+                try:
+                    features = parse_example(record.payload) if record.payload is not None else {}
+                except NotAnExampleError as error:
+                    problem = (
+                        problem
+                        or f"record at byte {record.offset:,}: not a tf.train.Example ({error}){_IF_RAW}"
+                    )
+                    continue
+                for name, feature in features.items():
+                    columns.setdefault(name, _kind(feature))
+        except StreamDamage as error:
+            problem = problem or str(error)
+    if problem and not columns:
+        raise InputError(f"{redact(uri)}: {problem}")
+    return columns
+
+
+class _Record(NamedTuple):
+    """A record of a stream: where it begins and ends in it, and its payload, None if that is not the checksum's."""
+
+    offset: int
+    end: int
+    payload: bytes | None
+
+
+def _records(chunks: Iterator[bytes]) -> Iterator[_Record]:
+    """The records of decompressed bytes. Raises StreamDamage where the framing is lost."""
+    stream = StreamReader(chunks)
+    while True:
+        offset = stream.offset
+        header = stream.read(_HEADER.size)
+        if not header:
+            return
+        place = f"record at byte {offset:,} of the decompressed data"
+        if not looks_like_tfrecord(header):
+            short = len(header) < _HEADER.size
+            raise StreamDamage(
+                f"{place}: the {'data ends inside its header' if short else 'length does not match its checksum'}",
+                offset,
+            )
+        length = _HEADER.unpack(header)[0]
+        if length > MAX_PAYLOAD:
+            raise StreamDamage(f"{place}: it claims {length:,} bytes, more than a record may have", offset)
+        body = stream.read(length + _FOOTER.size)
+        if len(body) < length + _FOOTER.size:
+            raise StreamDamage(f"{place}: it claims {length:,} bytes, {len(body):,} are left", offset)
+        yield _Record(offset, stream.offset, body[:length] if _is_intact(body) else None)
+
+
+def _read_stream(source: SourceFile, columns: Columns) -> Iterator[Batch]:
+    assert source.codec is not None
+    require_planned(source)
+    row = 0
+    batch = BatchBuilder(row, columns)
+    with open_input(source.uri) as file:
+        try:
+            for record in _records(decompress(file, source.codec)):
+                batch.add(record.offset, record.payload, DAMAGED if record.payload is None else None)
+                row += 1
+                if batch.is_full():
+                    yield batch.build()
+                    batch = BatchBuilder(row, columns)
+        except StreamDamage as error:
+            if batch.texts:
+                yield batch.build()
+            # Each record before that has its own checksum, whatever became of the one around them.
+            raise SourceDamage(
+                f"{source.name}: record {row:,}: {error}; the records before it are whole, what follows cannot be read",
+                row,
+            ) from None
+    if batch.texts:
+        yield batch.build()
 
 
 def _kind(feature: Feature) -> str:
@@ -222,7 +338,11 @@ def _kind(feature: Feature) -> str:
 
 def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     """Every record of the slice. See `read_slice`."""
+    if source.codec is not None:
+        yield from _read_stream(source, columns)
+        return
     assert part.byte_offset is not None
+    assert part.num_rows is not None
     if part.damage is not None:
         raise SourceDamage(f"{source.name}: {part.damage}")
     with open_input(source.uri) as file:

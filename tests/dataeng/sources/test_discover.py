@@ -82,7 +82,7 @@ def test_a_probe_keeps_little_of_a_large_footer(tmp_path: Path) -> None:
     pq.write_table(pa.table({name: ["x"] * 1000 for name in ["text", *"abcdefghi"]}), path, row_group_size=1)
     probe = parquet_source.probe(str(path), path.stat().st_size)
     assert len(pickle.dumps(probe)) < path.stat().st_size / 10
-    assert sum(part.num_rows for part in probe.plan(0, Columns(text="text"), 1).slices) == 1000
+    assert sum(part.num_rows or 0 for part in probe.plan(0, Columns(text="text"), 1).slices) == 1000
 
 
 def test_files_that_are_not_data_are_passed_over_and_said_and_markers_are_not(tmp_path: Path) -> None:
@@ -104,9 +104,15 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
         "cut.parquet": (good[: len(good) // 2], "does not end as it"),
         "empty.parquet": (b"", "zero bytes"),
         "xml.parquet": (b"<?xml version='1.0'?><Error/>", "XML or HTML"),
-        "zipped.parquet": (gzip.compress(good), "gzip data"),
-        "zipped.tfrecord.gz": (gzip.compress(b"x"), "gzip data"),
-        "lines.jsonl": (b'{"text": "x"}\n', "does not read JSON lines yet"),
+        "zipped.parquet": (
+            gzip.compress(good),
+            "a Parquet file inside gzip; it is read by parts, so decompress it",
+        ),
+        "zipped.tfrecord.gz": (gzip.compress(b"x"), "gzip data with bytes that begin 78"),
+        "empty.jsonl.gz": (b"", "zero bytes"),
+        "cut.jsonl.gz": (gzip.compress(b'{"text": "x"}')[:12], "ends inside a member, at byte 12"),
+        "array.json": (b'[{"text": "x"}]', "JSON, but not an object"),
+        "boxed.jsonl": (b"BZh9", "bzip2 data"),
         "noise.tfrecord": (bytes(range(7, 60)), "bytes that begin 07 08"),
         "other.parquet": (tfrecord(tmp_path / "t").read_bytes(), "a TFRecord file; rename it"),
         "other.tfrecord": (good, "a Parquet file; rename it"),
@@ -116,7 +122,7 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
     for name, (data, _) in bad.items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError) as caught:
-        discover([str(tmp_path)])
+        discover([str(tmp_path / name) for name in bad])
     lines = str(caught.value).splitlines()
     assert lines[0] == f"{len(bad)} sources cannot be read:"
     for name, (_, problem) in bad.items():
@@ -160,6 +166,23 @@ def test_schema_conflicts_between_files_are_all_named_before_any_row_is_read(tmp
     assert "c.parquet" not in message
 
 
+def test_json_in_a_directory_is_data_if_its_first_line_is_a_row(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('{"text": "x"}\n{"text": "y"}\n')
+    (tmp_path / "part-00000").write_text('{"text": "x"}\n')
+    (tmp_path / "about.json").write_text('{\n "version": 1\n}\n')
+    (tmp_path / "list.json").write_text('["a"]\n')
+    found = discover([str(tmp_path)])
+    assert [Path(s.name).name for s in found.sources] == ["data.json", "part-00000"]
+    assert [Path(name).name for name in found.ignored] == ["about.json", "list.json"]
+
+
+def test_compression_is_told_by_its_first_bytes_whatever_the_name(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain.jsonl.gz", tmp_path / "packed.jsonl"
+    plain.write_bytes(b'{"text": "x"}\n')
+    packed.write_bytes(gzip.compress(b'{"text": "x"}\n'))
+    assert [source.codec for source in discover([str(plain), str(packed)]).sources] == [None, "gzip"]
+
+
 def test_a_missing_id_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column 'url' for the id"):
         discover([str(parquet(tmp_path / "a.parquet"))], id_column="url")
@@ -193,3 +216,10 @@ def test_any_fsspec_uri_is_read_like_a_path(tmp_path: Path) -> None:
     assert [s.name for s in discover(["memory://corpus"]).sources] == expected
     assert [s.name.replace(":///", "://") for s in discover(["memory://corpus/*.*"]).sources] == expected
     memory.rm("/corpus", recursive=True)
+
+
+def test_a_column_name_of_megabytes_is_not_repeated_whole(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", **{"x" * 1_000_000: ["x"]})
+    with pytest.raises(InputError, match="--text-column: one of 'xxx") as caught:
+        discover([str(path)])
+    assert len(str(caught.value)) < 1_000

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.dataeng.sources.base import read_slice
 from headrace.dataeng.sources.discover import discover
-from headrace.dataeng.sources.location import expand_glob, list_directory, open_input
+from headrace.dataeng.sources.location import expand_glob, list_directory, open_input, read_list
 from headrace.errors import InputError, MissingExtra
 
 
@@ -59,3 +59,25 @@ def test_a_store_that_fails_while_a_file_is_read_is_not_damage_of_the_file(
         list(read_slice(found.sources[0], found.sources[0].slices[0], found.columns))
     assert "secret" not in str(caught.value)
     memory.rm("/fails", recursive=True)
+
+
+def test_a_list_of_sources_is_its_lines_without_blank_ones(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"\xef\xbb\xbfa.parquet\r\n\n  b c/*.jsonl \n# not a comment\n")
+    assert read_list(str(path)) == ["a.parquet", "b c/*.jsonl", "# not a comment"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "without a source"),
+        (b"\n \n", "without a source"),
+        (b"PAR1\0\0", "not a list"),
+        (b"\xff", "not a list"),
+    ],
+)
+def test_what_is_not_a_list_of_sources_is_refused(tmp_path: Path, data: bytes, problem: str) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"list\.txt: .*{problem}"):
+        read_list(str(path))

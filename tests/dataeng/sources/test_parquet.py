@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -199,3 +202,89 @@ def test_a_file_of_very_many_columns_is_planned_in_proportion(tmp_path: Path) ->
     began = time.monotonic()
     assert discover([str(tmp_path / "a.parquet")]).columns.text == "text"
     assert time.monotonic() - began < 10
+
+
+def test_what_a_dictionary_expands_to_is_never_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    entries = pa.array(["x" * 10_000_000, "short"])
+    indices = pa.array([0, 1] * 50_000, pa.int32())  # 500 GB of text in 10 MB
+    table = pa.table({"text": pa.DictionaryArray.from_arrays(indices, entries)})
+    pq.write_table(table, path, store_schema=False, dictionary_pagesize_limit=1 << 30)
+    found = discover([str(path)])
+    batches = read_slice(found.sources[0], found.sources[0].slices[0], found.columns)
+    before = pa.total_allocated_bytes()
+    rows = 0
+    for batch in itertools.islice(batches, 40):
+        assert batch.first_row == rows
+        rows += len(batch.texts)
+        assert pa.total_allocated_bytes() - before < 100 << 20
+    assert rows < 100
+
+
+def test_a_text_in_structs_is_named_by_its_path(tmp_path: Path) -> None:
+    rows = [
+        {"text": {"en": "one", "n": 1}, "key": {"of": {"row": 7}}},
+        {"text": None, "key": None},
+        {"text": {"en": None, "n": None}, "key": {"of": None}},
+        {"text": {"en": "two", "n": 2}, "key": {"of": {"row": None}}},
+    ]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=3)
+    with pytest.raises(InputError, match=r"--text-column: one of 'text\.en'"):
+        discover([str(path)])
+    found = read_all(path, text_column="text.en", id_column="key.of.row")
+    assert (found.texts, found.ids) == (["one", "two"], ["7", None])
+    assert found.rejects == {(0, 1): "null", (0, 2): "null"}
+
+
+def test_a_column_whose_name_has_a_dot_comes_before_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [{"b": "nested"}], "a.b": ["named"]}), path)
+    assert read_all(path, text_column="a.b").texts == ["named"]
+
+
+@pytest.mark.parametrize("column", ["listed", "mapped", "deep.listed"])
+def test_lists_and_maps_are_refused_by_schema(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "a.parquet"
+    mapped = pa.array([[("k", "v")]], pa.map_(pa.string(), pa.string()))
+    table = {"text": ["x"], "listed": [["x"]], "mapped": mapped, "deep": [{"listed": ["x"]}]}
+    pq.write_table(pa.table(table), path)
+    with pytest.raises(InputError, match=rf"column '{column}' is (list|map)<"):
+        discover([str(path)], text_column=column)
+
+
+PEAK = """
+import resource, sys
+import pyarrow.compute as pc
+from headrace.dataeng.sources.discover import discover
+from headrace.dataeng.sources.base import read_slice
+found = discover([sys.argv[1]])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = bytes_ = 0
+for part in found.sources[0].slices:
+    for batch in read_slice(found.sources[0], part, found.columns):
+        rows += len(batch.texts)
+        bytes_ += pc.sum(pc.binary_length(batch.texts)).as_py() or 0
+print(rows, bytes_, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def peak_of_reading(path: Path) -> tuple[int, int, int]:
+    """(rows, bytes of text, MiB by which a process grew that read all of it)."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True, timeout=170
+    )
+    rows, text_bytes, grown = map(int, done.stdout.split())
+    return rows, text_bytes, grown
+
+
+@pytest.mark.slow
+def test_a_row_group_over_2_gib_is_read_in_the_memory_of_its_pages(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    text = pa.chunked_array([pa.array(["0123456789abcdef" * 6_250] * 500)] * 46)  # 23,000 texts of 100 kB
+    options: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "row_group_size": 1 << 20}
+    pq.write_table(pa.table({"text": text}), path, **options)  # its pages are of 1,024 rows: 100 MB
+    assert pq.read_metadata(path).num_row_groups == 1
+    rows, text_bytes, grown = peak_of_reading(path)
+    assert (rows, text_bytes) == (23_000, 2_300_000_000)
+    assert grown < 500

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import gzip
 import io
 import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +114,7 @@ def test_a_cut_file_gives_its_whole_records_and_then_says_where_it_ends(
         discover([str(path)])
     found = discover([str(path)], allow_damage=True)
     *good, last = found.sources[0].slices
-    assert sum(part.num_rows for part in good) == 1 + whole
+    assert sum(part.num_rows or 0 for part in good) == 1 + whole
     with pytest.raises(SourceDamage, match="cannot be found"):
         list(read_slice(found.sources[0], last, found.columns))
 
@@ -202,8 +206,72 @@ def test_slices_tile_the_file(tmp_path: Path) -> None:
     position = 0
     for part in source.slices:
         assert part.byte_offset == position
-        position += part.text_bytes + FRAME_BYTES * part.num_rows
+        position += part.text_bytes + FRAME_BYTES * (part.num_rows or 0)
     assert position == len(data)
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zlib": zlib.compress,
+    "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+
+
+@pytest.mark.parametrize("codec", PACK)
+@given(texts=some_texts)
+@settings(max_examples=30)
+def test_a_compressed_file_reads_as_the_plain_one_whatever_its_name(
+    scratch: Path, codec: str, texts: list[str]
+) -> None:
+    plain = read_all(write(scratch, examples("first", *texts)), id_column="id")
+    packed = write(scratch, PACK[codec](examples("first", *texts)))
+    assert discover([str(packed)]).sources[0].codec == codec
+    assert read_all(packed, id_column="id", slice_bytes=10) == plain
+
+
+@pytest.mark.parametrize("codec", PACK)
+def test_a_cut_compressed_file_keeps_the_records_before_the_cut(tmp_path: Path, codec: str) -> None:
+    texts = [f"{number} {number * 7919 % 104729}" for number in range(5000)]
+    path = write(tmp_path, PACK[codec](examples(*texts))[:-10])
+    found = discover([str(path)])
+    with pytest.raises(SourceDamage, match=r"record [\d,]+: the .* data ends inside") as caught:
+        list(read_slice(found.sources[0], found.sources[0].slices[0], found.columns))
+    assert 0 < caught.value.intact_rows <= 5000
+
+
+def test_a_damaged_length_inside_a_compressed_file_keeps_the_records_before_it(tmp_path: Path) -> None:
+    data = bytearray(examples("one", "two", "three"))
+    begin = len(examples("one"))
+    data[begin + 3] ^= 1
+    path = write(tmp_path, gzip.compress(bytes(data)))
+    found = discover([str(path)])
+    with pytest.raises(SourceDamage, match=rf"record 1: record at byte {begin} .* does not match") as caught:
+        list(read_slice(found.sources[0], found.sources[0].slices[0], found.columns))
+    assert caught.value.intact_rows == 1
+
+
+def test_a_damaged_payload_inside_a_compressed_file_is_one_reject(tmp_path: Path) -> None:
+    data = bytearray(examples("one", "two", "three"))
+    data[len(examples("one")) + 20] ^= 1
+    rows = read_all(write(tmp_path, gzip.compress(bytes(data))))
+    assert (rows.texts, rows.rejects) == (["one", "three"], {(None, 1): "damaged"})
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_records_are_the_texts_themselves_when_that_is_said(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    path = write(tmp_path, pack(records(b"one", b"", b"caf\xe9", examples("x"), b" \n", b"two\0")))
+    with pytest.raises(InputError, match="--tfrecord-payload text"):
+        discover([str(path)])
+    rows = read_all(path, raw_records=True)
+    assert rows.texts == ["one", "two\0"]
+    assert rows.rejects == {
+        (None, 1): "empty",
+        (None, 2): "not_utf8",
+        (None, 3): "not_utf8",
+        (None, 4): "blank",
+    }
 
 
 @pytest.mark.interop

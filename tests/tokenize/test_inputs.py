@@ -1,0 +1,146 @@
+"""Every input format through the whole of tokenization: the same documents give the same tokens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from headrace.dataeng.dataset import Dataset
+from headrace.dataeng.lineage import read_lineage
+from tests.tokenize.jobs import CommandLine, file_hashes, some_texts, write_tfrecord, write_tokenizer
+
+TEXTS = some_texts(3, 150)
+KEPT = [text for text in TEXTS if text is not None and text.encode().strip()]
+OPTIONS = ("--shard-bytes", "4k", "--max-rejects", "0.2")
+
+
+def json_lines() -> bytes:
+    return b"".join(json.dumps({"id": str(n), "text": text}).encode() + b"\n" for n, text in enumerate(TEXTS))
+
+
+def records(directory: Path) -> bytes:
+    write_tfrecord(directory / "records", TEXTS)
+    return (directory / "records").read_bytes()
+
+
+def arrow_stream(directory: Path) -> bytes:
+    table = pa.table({"text": pa.array(TEXTS, pa.string())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=17)
+    return bytes(sink.getvalue())
+
+
+WRITERS: dict[str, Callable[[Path], bytes]] = {
+    "a.jsonl": lambda _: json_lines(),
+    "a.jsonl.gz": lambda _: gzip.compress(json_lines()),
+    "a.jsonl.zst": lambda _: zstandard.compress(json_lines()),
+    "a.arrow": arrow_stream,
+    "a.tfrecord.gz": lambda directory: gzip.compress(records(directory)),
+}
+
+
+def lineage(dataset: Path) -> Iterator[dict[str, object]]:
+    opened = Dataset.open(str(dataset))
+    for row in opened.shards.rows():
+        yield from read_lineage(opened.store.read(row.lineage), row.lineage).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def expected(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, object]]:
+    """(hash, tokens) of each document, by way of Parquet."""
+    directory = tmp_path_factory.mktemp("expected")
+    pq.write_table(pa.table({"text": TEXTS}), directory / "a.parquet")
+    CommandLine(directory / "a.parquet", tokenizer, OPTIONS).run(directory / "out")
+    found = [(row["text_hash"], row["tokens"]) for row in lineage(directory / "out")]
+    assert len(found) == len(KEPT)
+    return found
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_same_documents_give_the_same_tokens_and_any_workers_the_same_bytes(
+    tmp_path: Path, tokenizer: Path, expected: list[tuple[object, object]], name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(WRITERS[name](tmp_path))
+    job = CommandLine(path, tokenizer, OPTIONS)
+    for workers in ["1", "2"]:
+        out = job.run(tmp_path / f"out{workers}", "--workers", workers).stdout
+        assert f"{len(TEXTS)} = {len(KEPT)} documents + {len(TEXTS) - len(KEPT)} rejected" in out
+    rows = list(lineage(tmp_path / "out1"))
+    assert [(row["text_hash"], row["tokens"]) for row in rows] == expected
+    assert file_hashes(tmp_path / "out1") == file_hashes(tmp_path / "out2")
+    places = [(row["row_group"] or 0, row["row"]) for row in rows]
+    assert len(set(places)) == len(places)
+
+
+def test_a_cut_file_stops_the_job_and_in_quarantine_gives_what_is_before_the_cut(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    whole = json.dumps({"text": "a mill wheel"}).encode() + b"\n"
+    path.write_bytes(gzip.compress(whole * 50) + gzip.compress(whole * 50)[:-4])
+    job = CommandLine(path, tokenizer, OPTIONS)
+    stopped = job.run(tmp_path / "out", code=1)
+    assert f"{path}: the gzip data ends inside a member, at byte" in stopped.stderr
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    done = job.run(tmp_path / "out", "--on-damage", "quarantine")
+    assert "101 = 100 documents + 1 rejected" in done.stdout
+    (reject,) = pq.read_table(tmp_path / "out" / "rejects.parquet").to_pylist()
+    assert (reject["reason"], reject["row"]) == ("damaged", 100)
+
+
+def test_files_of_a_list_become_documents_named_by_their_paths(tmp_path: Path, tokenizer: Path) -> None:
+    for name, text in {
+        "src/a.py": "mill",
+        "src/deep/b.py": "wheel",
+        "notes.md": "water",
+        "logo.png": "\0",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/*.[mp]*\n")
+    options = ("--documents", "files", "--max-rejects", "0.5", "--sources-from", str(tmp_path / "list.txt"))
+    done = CommandLine(tmp_path / "src", tokenizer, options).run(tmp_path / "out")
+    assert "4 = 3 documents + 1 rejected" in done.stdout
+    assert "1 binary" in done.stdout
+    found = [(row["source"], row["document_id"]) for row in lineage(tmp_path / "out")]
+    assert found == [
+        (f"{tmp_path}/src", "a.py"),
+        (f"{tmp_path}/src", "deep/b.py"),
+        (str(tmp_path), "notes.md"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.arrow"])
+def test_a_job_that_was_killed_again_and_again_gives_the_bytes_of_one_that_was_not(
+    tmp_path: Path, tokenizer: Path, name: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    for copy in range(3):
+        (tmp_path / "in" / f"{copy}{name}").write_bytes(WRITERS[name](tmp_path))
+    job = CommandLine(tmp_path / "in", tokenizer, OPTIONS)
+    job.run(tmp_path / "whole")
+    for seconds in [0.6, 1.0, 1.4]:
+        process = job.start(tmp_path / "killed", "--workers", "2")
+        time.sleep(seconds)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    job.run(tmp_path / "killed", "--workers", "2")
+    assert file_hashes(tmp_path / "killed") == file_hashes(tmp_path / "whole")
