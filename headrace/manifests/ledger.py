@@ -150,7 +150,7 @@ class Ledger:
         """
         os.fsync(self._descriptor)
         try:
-            there = os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+            there = os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
         except FileNotFoundError:
             there = False
         if not there:

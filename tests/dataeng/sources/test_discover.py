@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -193,3 +195,12 @@ def test_any_fsspec_uri_is_read_like_a_path(tmp_path: Path) -> None:
     assert [s.name for s in discover(["memory://corpus"]).sources] == expected
     assert [s.name.replace(":///", "://") for s in discover(["memory://corpus/*.*"]).sources] == expected
     memory.rm("/corpus", recursive=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse such a name themselves")
+def test_a_name_that_no_file_of_ours_could_hold_is_refused(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.tfrecord")
+    Path(path).touch()
+    for place in (path, str(tmp_path)):
+        with pytest.raises(InputError, match=r"caf.udce9\.tfrecord': a name that is not UTF-8"):
+            discover([place])
