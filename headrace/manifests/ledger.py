@@ -96,8 +96,9 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Record]:
 class Ledger:
     """The writer. One process holds it (rank 0); every record is in the file when the call returns."""
 
-    def __init__(self, descriptor: int, attempts: int) -> None:
+    def __init__(self, descriptor: int, attempts: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
         self.attempt = attempts
 
     @classmethod
@@ -111,7 +112,7 @@ class Ledger:
                 attempts, end = max(attempts, record.attempt), offset
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         os.ftruncate(descriptor, end)
-        return cls(descriptor, attempts)
+        return cls(descriptor, attempts, path)
 
     def begin(
         self, *, plan_hash: str, first_step: int, next_sample: int, world_size: int, global_batch_size: int
@@ -142,8 +143,21 @@ class Ledger:
         )
 
     def sync(self) -> None:
-        """Makes everything recorded so far durable."""
+        """Makes everything recorded so far durable.
+
+        Raises:
+            DamageError: the records are in a file that no longer has the ledger's name: nobody could read them.
+        """
         os.fsync(self._descriptor)
+        try:
+            there = os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise DamageError(
+                f"{self._path}: the file was removed or replaced while the run wrote to it, so what the run consumed is "
+                "no longer on record. Put the run directory back, or start a new one"
+            )
 
     def close(self) -> None:
         os.fsync(self._descriptor)

@@ -132,8 +132,14 @@ def finish_shares(
 
 def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
     units = plan_units(job.sources, job.config.unit_bytes)
-    records, notes = _run_units(store, job, found.columns, execution, units)
-    manifest = publish(store, job, records, execution.max_rejects)
+    try:
+        records, notes = _run_units(store, job, found.columns, execution, units)
+        manifest = publish(store, job, records, execution.max_rejects)
+    except FileNotFoundError:
+        # On an object store nobody is locked out: the same command, started twice, has published and cleaned up.
+        if not store.exists(MANIFEST) or (finished := _finished(store, job)) is None:
+            raise
+        return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
     Journal(store).remove()
     return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored, notes=notes)
 

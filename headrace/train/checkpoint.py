@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import AdamW
 
 from headrace.dataeng.storage import sync_directory, write_whole
-from headrace.errors import DamageError
+from headrace.errors import DamageError, InputError
 from headrace.train.checkpoint_record import RECORD, CheckpointRecord, StoredFile
 from headrace.train.leftovers import remove_leftovers
 from headrace.train.model.transformer import Transformer
@@ -54,10 +55,23 @@ class Checkpoints:
         """Writes the checkpoint of `step` done steps; when this returns on rank 0, it is durable and `latest`.
 
         make_record: turns the hashes of the files into the record, on rank 0.
+
+        Raises:
+            InputError: the files cannot be written.
         """
         final = self._directory / _name(step)
         temporary = self._directory / f".tmp-{_name(step)}"
-        save(state, storage_writer=FileSystemWriter(temporary))
+        try:
+            save(state, storage_writer=FileSystemWriter(temporary))
+        except CheckpointException as error:  # on every rank, with what each of them met
+            reasons = sorted(
+                {(str(reason) or repr(reason)).splitlines()[0][:200] for reason, _ in error.failures.values()}
+            )
+            free = shutil.disk_usage(self._directory).free  # torch may name a full disk "unexpected pos"
+            raise InputError(
+                f"{final}: the checkpoint could not be written, with {free:,} bytes free there ({'; '.join(reasons)}). "
+                "The one before it is still the latest: make room, or mend what is wrong, and run the same command again"
+            ) from error
         # Each rank hashes the files it has just written, which are still in memory.
         mine = [path for path in temporary.iterdir() if _writer(path.name) == self._world.rank]
         gathered = self._world.gather({path.name: _sync_and_hash(path) for path in mine})

@@ -163,3 +163,18 @@ def test_a_record_of_other_types_is_no_record_even_with_a_good_checksum(change: 
     assert decode(encode(step(1, 0))) == step(1, 0)
     assert decode(line) is None
     assert decode(line.replace(b"step", b"stop", 1)) is None
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_was_removed_or_replaced_is_not_synced_as_if_it_were_there(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "run" / "ledger.jsonl"
+    ledger = Ledger.open(path)
+    ledger.sync()
+    path.unlink()
+    if replaced:
+        path.touch()
+    with pytest.raises(DamageError, match="removed or replaced"):
+        ledger.sync()
+    ledger.close()

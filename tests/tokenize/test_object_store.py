@@ -62,3 +62,15 @@ def test_sources_on_s3_are_read_and_no_credential_is_written(
     assert file_hashes(out)
     for path in out.iterdir():
         assert s3_server.secret_key.encode() not in path.read_bytes()
+
+
+def test_the_same_job_started_twice_on_s3_ends_well_for_both(
+    command: CommandLine, finished: Path, s3_server: S3Server, s3_bucket: str
+) -> None:
+    """No lock is to be had there. Both write the same bytes, and whoever is slower finds the other's dataset."""
+    out = f"{s3_bucket}/dataset"
+    both = [command.start(out, "--workers", workers) for workers in "12"]
+    for process in both:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert object_hashes(s3_server, out) == file_hashes(finished)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+import resource
 import shutil
 import time
 from multiprocessing.context import ForkServerProcess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headrace.errors import DamageError
+from headrace.errors import DamageError, InputError
 from headrace.train.checkpoint import LATEST, Checkpoints, MakeRecord
 from headrace.train.checkpoint_record import RECORD, CheckpointRecord
 from headrace.train.config import RunConfig
@@ -62,6 +63,25 @@ def test_checkpoint_of_two_ranks_continues_on_one_and_then_on_four(
     torch.testing.assert_close(on_four.losses, straight.losses[2:], rtol=1e-5, atol=1e-5)
     for name, tensor in straight.state.items():
         torch.testing.assert_close(on_four.state[name], tensor, rtol=1e-5, atol=1e-5)
+
+
+def save_within(place: Place, config: RunConfig, directory: Path, limit: int) -> str:
+    """What a save raises where no file may grow past `limit` bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
+    try:
+        take_steps(place, config, 1, save=directory)
+    except InputError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return ""
+
+
+def test_a_checkpoint_that_finds_no_room_says_so_on_every_rank(dataset: Path, tmp_path: Path) -> None:
+    said = on_ranks(2, save_within, tiny_config(dataset, dataset.parent / "run"), tmp_path, 10_000)
+    assert all("step-00000001: the checkpoint could not be written, with " in reason for reason in said), said
+    assert not (tmp_path / LATEST).exists()
 
 
 def test_loading_restores_every_bit(dataset: Path, saved: tuple[Path, Outcome]) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from headrace.dataeng.sources.base import Columns, Probe, SourceFile
+from headrace.dataeng.sources.base import Columns, Probe, SourceFile, is_utf8
 from headrace.dataeng.sources.compressed import StreamDamage, StreamReader, codec_of, decompress
 from headrace.dataeng.sources.location import (
     expand_glob,
@@ -131,6 +131,8 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
             spelt = "" if seen[file] == uri else f", as {redact(seen[file])} before"
             problems.append(f"{redact(uri)}: given twice{spelt}; its documents would be repeated")
         seen.setdefault(file, uri)
+        if not is_utf8(os.fsencode(uri)):
+            problems.append(f"{uri!a}: a name that is not UTF-8 cannot be recorded; rename the file")
     if problems:
         raise InputError(_listed("cannot be used", problems))
     if not found:

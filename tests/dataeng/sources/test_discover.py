@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -223,3 +225,12 @@ def test_a_column_name_of_megabytes_is_not_repeated_whole(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="--text-column: one of 'xxx") as caught:
         discover([str(path)])
     assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse such a name themselves")
+def test_a_name_that_no_file_of_ours_could_hold_is_refused(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.tfrecord")
+    Path(path).touch()
+    for place in (path, str(tmp_path)):
+        with pytest.raises(InputError, match=r"caf.udce9\.tfrecord': a name that is not UTF-8"):
+            discover([place])
