@@ -98,9 +98,36 @@ def lineage_rows(
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def lineage_file(rows: Sequence[Any]) -> bytes:
-    """The lineage file of these RecordBatches; how the rows are spread over them does not show."""
-    return encode_table(pa.Table.from_batches(rows, SCHEMA).combine_chunks())
+class LineageWriter:
+    """The lineage file of one shard, from RecordBatches; how the rows are spread over them does not show.
+
+    A row group is encoded as soon as it is full: a shard of one-token documents is millions of rows, which in Arrow's
+    memory need ten times the shard's size.
+    """
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options(SCHEMA))
+        self._held: list[Any] = []
+        self._num_held = 0
+
+    def add(self, rows: Any) -> None:
+        self._held.append(rows)
+        self._num_held += len(rows)
+        while self._num_held > _ROW_GROUP:
+            self._write(_ROW_GROUP)
+
+    def finish(self) -> bytes:
+        """The whole file; nothing can be added any more."""
+        self._write(self._num_held)
+        self._writer.close()
+        return bytes(self._sink.getvalue())
+
+    def _write(self, count: int) -> None:
+        table = pa.Table.from_batches(self._held, SCHEMA)
+        self._writer.write_table(table.slice(0, count).combine_chunks())
+        self._held = table.slice(count).to_batches()
+        self._num_held -= count
 
 
 @dataclass(frozen=True, order=True, slots=True)

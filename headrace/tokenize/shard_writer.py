@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.dataeng import mds
-from headrace.dataeng.lineage import lineage_file
+from headrace.dataeng.lineage import LineageWriter
 from headrace.dataeng.mds import Lengths, Tokens
 from headrace.dataeng.storage import Store
 from headrace.manifests.canonical import sha256_hex
@@ -43,7 +43,7 @@ class ShardWriter:
     def _open(self) -> None:
         self._tokens: list[Tokens] = []
         self._lengths: list[Lengths] = []
-        self._lineage: list[Any] = []
+        self._lineage = LineageWriter()
         self._filled = 0
 
     def fits_a_shard(self, lengths: Lengths) -> Any:
@@ -65,7 +65,7 @@ class ShardWriter:
             if end > begin:
                 self._tokens.append(tokens[token_ends[begin] : token_ends[end]])
                 self._lengths.append(lengths[begin:end])
-                self._lineage.append(lineage.slice(begin, end - begin))
+                self._lineage.add(lineage.slice(begin, end - begin))
                 self._filled += int(ends[end - 1]) - before
             if end < len(lengths):
                 self._close()
@@ -92,7 +92,7 @@ class ShardWriter:
         self._open()
 
     def _store_shard(
-        self, number: int, parts: list[Tokens], lengths: Lengths, lineage: list[Any]
+        self, number: int, parts: list[Tokens], lengths: Lengths, lineage: LineageWriter
     ) -> ShardRow:
         raw = mds.shard_buffer(parts, lengths, self._shard_bytes).data
         stem = f"shard.{self._unit:06d}-{number:03d}"
@@ -101,7 +101,7 @@ class ShardWriter:
         raw_sha256 = sha256_hex(raw)
         if self._zstd_level is not None:
             stored, name = compress(raw, self._zstd_level), f"{stem}.mds.zstd"
-        where_from, lineage_name = lineage_file(lineage), f"{stem}.lineage.parquet"
+        where_from, lineage_name = lineage.finish(), f"{stem}.lineage.parquet"
         self._store.write(lineage_name, where_from)
         self._store.write(name, stored)
         return ShardRow(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.dataeng import lineage
 from headrace.dataeng.lineage import (
     SCHEMA,
+    LineageWriter,
     Reject,
     encode_table,
-    lineage_file,
     lineage_rows,
     place,
     read_lineage,
@@ -37,6 +38,14 @@ def some_rows(first: int = 0, count: int = 3) -> Any:
     )
 
 
+def lineage_file(batches: list[Any]) -> bytes:
+    writer = LineageWriter()
+    for batch in batches:
+        writer.add(batch)
+        assert writer._num_held <= lineage._ROW_GROUP
+    return writer.finish()
+
+
 def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
     data = lineage_file([some_rows()])
     table = read_lineage(data, "here")
@@ -49,6 +58,17 @@ def test_what_is_written_reads_back_with_the_types_of_the_page() -> None:
 
 def test_the_same_rows_are_the_same_bytes_however_they_arrive() -> None:
     assert lineage_file([some_rows()]) == lineage_file([some_rows(0, 2), some_rows(2, 1)])
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
+def test_row_groups_are_written_as_they_fill(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """And the file is the one of a table written whole, so that memory does not follow the number of documents."""
+    monkeypatch.setattr(lineage, "_ROW_GROUP", 64)
+    whole = encode_table(pa.Table.from_batches([some_rows(0, count)]))
+    for step in (1, 10, 64, 1000):
+        batches = [some_rows(begin, min(step, count - begin)) for begin in range(0, count, step)]
+        assert lineage_file(batches) == whole
+    assert pq.read_metadata(pa.BufferReader(whole)).num_row_groups == -(-count // 64)
 
 
 @given(texts=st.lists(st.text(max_size=8), max_size=20), cut=st.integers(0, 20))
