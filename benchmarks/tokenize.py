@@ -2,12 +2,16 @@
 
     python -m benchmarks.tokenize --tokenizer cl100k_base.tiktoken [--corpus DIR] [--workers 2] [--repeats 3]
 
-Four rates over the same zstd Parquet, each in new processes, interleaved, medians:
+Rates over the same zstd Parquet, each in new processes, interleaved, medians:
 
-    fast alone        the fast backend over texts in memory: one process and thread a worker, libraries loaded
-    pipeline          the whole way from Parquet to published, hashed shards with lineage, in as many processes, loaded
-    reference alone   `encode_batch_fast` over texts in memory, with as many threads
-    command           `headrace tokenize`, from the start of the interpreter to its end
+    fast        the fast backend over texts in memory, libraries loaded: a process of one thread a worker, which is its best
+    library     the same in one process with the library's own threads
+    pipeline    from Parquet to stored, hashed shards with lineage, libraries loaded: a process a worker
+    definition  `encode_batch_fast` over texts in memory, with as many threads
+    slow        the pipeline with that in place of the fast backend
+    command     `headrace tokenize`, from the start of the interpreter to its end
+
+MB/s is by the clock and means something on an idle machine; MB per processor second also on a busy one.
 
 The ids of both backends are compared on the whole corpus first. Without --corpus the text is that of the interpreter's
 own standard library, which is small: rates of `command` then tell more of starting than of tokenizing.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -32,6 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[1]
+ROLES = ("fast", "library", "pipeline", "definition", "slow")
 
 
 def write_corpus(directory: Path, megabytes: int, files: int) -> None:
@@ -70,17 +76,21 @@ def child(role: str, corpus: Path, tokenizer: Path, out: Path, index: int, worke
     paths = sorted(corpus.glob("*.parquet"))[index::workers]
     data = to_definition(tokenizer.read_bytes(), tokenizer.name)
     work: Callable[[], int]
-    if role == "pipeline":
-        work = _pipeline(paths, data, out / str(index))
+    if role in ("pipeline", "slow"):
+        work = _pipeline(paths, data, out / str(index), fast=role == "pipeline")
     else:
         reference = Reference(load(data, tokenizer.name))
         backend: Any = reference
         if role == "fast":
             backend = fast_backend(data, reference)
             assert isinstance(backend, Fast), backend
+        if role == "library":
+            import fastokens
+
+            backend = Fast(fastokens.Tokenizer.from_json_str(data.decode()))
         texts = [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
         groups = _groups(texts)
-        encode = backend.encode if role == "fast" else _encode_batch_fast(reference.tokenizer)
+        encode = backend.encode if role in ("fast", "library") else _encode_batch_fast(reference.tokenizer)
 
         def work() -> int:
             for group in groups:
@@ -89,7 +99,9 @@ def child(role: str, corpus: Path, tokenizer: Path, out: Path, index: int, worke
 
     print("ready", flush=True)
     sys.stdin.readline()
-    print(work(), flush=True)
+    before = time.process_time()
+    num_bytes = work()
+    print(num_bytes, time.process_time() - before, flush=True)
 
 
 def _encode_batch_fast(tokenizer: Any) -> Callable[[list[str]], Any]:
@@ -108,14 +120,14 @@ def _groups(texts: list[str], size: int = 1 << 20) -> list[list[str]]:
     return groups
 
 
-def _pipeline(paths: list[Path], data: bytes, out: Path) -> Callable[[], int]:
+def _pipeline(paths: list[Path], data: bytes, out: Path, *, fast: bool) -> Callable[[], int]:
     import headrace.kernels.pack  # noqa: F401
     from headrace.dataeng.mds import token_dtype
     from headrace.dataeng.sources.discover import discover
     from headrace.dataeng.storage import Store
     from headrace.tokenize.config import TokenizeConfig
     from headrace.tokenize.tokenizers import identify
-    from headrace.tokenize.units import plan_units
+    from headrace.tokenize.units import Unit, plan_units
     from headrace.tokenize.worker import Context, Task, UnitRunner
 
     shutil.rmtree(out, ignore_errors=True)
@@ -132,7 +144,7 @@ def _pipeline(paths: list[Path], data: bytes, out: Path) -> Callable[[], int]:
             config=config,
             dtype=token_dtype(identity.vocab_size),
             quarantine_damage=False,
-            fast_tokenizer=True,
+            fast_tokenizer=fast,
         )
     )
     assert not runner.take_notes()
@@ -140,12 +152,15 @@ def _pipeline(paths: list[Path], data: bytes, out: Path) -> Callable[[], int]:
         Task(unit=unit, sources={file: found.sources[file] for file in unit.files})
         for unit in plan_units(found.sources, config.unit_bytes)
     ]
+    first = tasks[0].unit
+    warm = Unit(index=len(tasks), slices=first.slices[:1])  # kernels are compiled, libraries imported
+    runner.run(Task(unit=warm, sources={file: found.sources[file] for file in warm.files}), lambda _: None)
     return lambda: sum(runner.run(task, lambda _: None).total("text_bytes") for task in tasks)
 
 
-def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> float:
-    """MB/s of `workers` processes that begin together, until the last is done."""
-    count = 1 if role == "reference" else workers
+def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> tuple[float, float]:
+    """(MB/s, MB per processor second) of `workers` processes that begin together, until the last is done."""
+    count = 1 if role in ("definition", "library") else workers
     command = [
         sys.executable, "-m", "benchmarks.tokenize", "--child", role, "--corpus", str(corpus), "--tokenizer", str(tokenizer),
         "--out", str(out), "--workers", str(count),
@@ -157,7 +172,11 @@ def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> f
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "RAYON_NUM_THREADS": str(workers), "TOKENIZERS_PARALLELISM": "true"},
+            env={
+                **os.environ,
+                "RAYON_NUM_THREADS": str(workers),
+                "TOKENIZERS_PARALLELISM": "true" if count == 1 else "false",
+            },
         )
         for index in range(count)
     ]
@@ -169,15 +188,18 @@ def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> f
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    num_bytes = sum(int(process.stdout.readline()) for process in processes if process.stdout is not None)
+    told = [process.stdout.readline().split() for process in processes if process.stdout is not None]
     seconds = time.perf_counter() - begun
     for process in processes:
         process.communicate()
-    return num_bytes / 1e6 / seconds
+    megabytes = sum(int(num_bytes) for num_bytes, _ in told) / 1e6
+    return megabytes / seconds, megabytes / sum(float(spent) for _, spent in told)
 
 
-def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> float:
+def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tuple[float, float]:
+    """(MB/s, MB per processor second) of the command."""
     shutil.rmtree(out, ignore_errors=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     subprocess.run(
         [
@@ -189,7 +211,10 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> floa
         cwd=ROOT,
     )  # fmt: skip
     seconds = time.perf_counter() - begun
-    return _text_bytes(corpus) / 1e6 / seconds
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    megabytes = _text_bytes(corpus) / 1e6
+    return megabytes / seconds, megabytes / spent
 
 
 def _text_bytes(corpus: Path) -> int:
@@ -230,6 +255,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--skip-check", action="store_true")
+    parser.add_argument("--skip", nargs="*", default=[], choices=[*ROLES, "command"])
     for name in ("--child", "--out", "--index"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -245,19 +271,32 @@ def main() -> None:
         corpus, tokenizer = corpus.resolve(), args.tokenizer.resolve()
         if not args.skip_check:
             check(corpus, tokenizer)
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[tuple[float, float]]] = {}
         for _ in range(args.repeats):
-            for role in ("fast", "pipeline", "reference"):
-                found.setdefault(role, []).append(rate(role, corpus, tokenizer, out, args.workers))
-            found.setdefault("command", []).append(command_rate(corpus, tokenizer, out, args.workers))
-        medians = {name: statistics.median(rates) for name, rates in found.items()}
+            for role in ROLES:
+                if role not in args.skip:
+                    found.setdefault(role, []).append(rate(role, corpus, tokenizer, out, args.workers))
+            if "command" not in args.skip:
+                found.setdefault("command", []).append(command_rate(corpus, tokenizer, out, args.workers))
         print(
-            f"{_text_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}, MB/s"
+            f"{_text_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}"
         )
+        print(f"{'':<12}{'MB/s':>8}{'(range)':>18}{'MB/processor s':>16}")
+        clock, processor = {}, {}
         for name, rates in found.items():
-            print(f"  {name:<10} {medians[name]:8.1f}   ({min(rates):.1f} to {max(rates):.1f})")
-        print(f"  pipeline / fast alone     {medians['pipeline'] / medians['fast']:.2f}")
-        print(f"  pipeline / reference      {medians['pipeline'] / medians['reference']:.1f}")
+            clock[name] = statistics.median(by_clock for by_clock, _ in rates)
+            processor[name] = statistics.median(by_processor for _, by_processor in rates)
+            spread = f"({min(rates)[0]:.1f} to {max(rates)[0]:.1f})"
+            print(f"{name:<12}{clock[name]:8.1f}{spread:>18}{processor[name]:16.1f}")
+        for one, other in (
+            ("pipeline", "fast"),
+            ("pipeline", "library"),
+            ("slow", "definition"),
+            ("pipeline", "slow"),
+        ):
+            if one in found and other in found:
+                ratios = clock[one] / clock[other], processor[one] / processor[other]
+                print(f"{one} / {other}: {ratios[0]:.2f} by the clock, {ratios[1]:.2f} by processor time")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -136,8 +136,8 @@ def fast_backend(data: bytes, reference: Reference) -> Fast | Refused:
             "fastokens is not installed; pip install 'headrace[fast]' makes this several times faster"
         )
     try:
-        with _one_thread(), _library_errors():
-            fast = Fast(fastokens.Tokenizer.from_json_str(_without_holes(data)))
+        with _one_thread():
+            fast = Fast(_loaded(fastokens.Tokenizer.from_json_str, data))
             fast.encode(["starts the thread"])
     except BackendError as error:
         return Refused(f"fastokens does not support this tokenizer ({str(error)[:100]})")
@@ -173,15 +173,28 @@ def differences(one: Encoded, other: Encoded) -> list[int]:
     ]
 
 
-def _without_holes(data: bytes) -> str:
+def _loaded(load: Callable[[str], Any], data: bytes) -> Any:
+    """The library's tokenizer. Raises BackendError."""
+    try:
+        with _library_errors():
+            return load(data.decode())
+    except BackendError:
+        filled = _without_holes(data)
+        if filled is None:
+            raise
+        with _library_errors():
+            return load(filled)
+
+
+def _without_holes(data: bytes) -> str | None:
     """The tokenizer file with a name for every id: fastokens takes no vocabulary with ids that nobody has.
 
-    The names are made of characters that Unicode will never assign, several at a time; the definition is not touched.
+    None if there are no holes. The names are made of characters that Unicode will never assign, several at a time; the definition is not touched.
     """
     value = json.loads(data)
     vocabulary = value.get("model", {}).get("vocab")
     if not isinstance(vocabulary, dict) or len(vocabulary) == max(vocabulary.values(), default=-1) + 1:
-        return data.decode()
+        return None
     missing = set(range(max(vocabulary.values()))) - set(vocabulary.values())
     vocabulary |= {f"\ufdd0\U0010ffff\ufdd1{number}": number for number in missing}
     return json.dumps(value, ensure_ascii=False)
