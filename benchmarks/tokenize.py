@@ -213,11 +213,11 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tupl
     seconds = time.perf_counter() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    megabytes = _text_bytes(corpus) / 1e6
+    megabytes = corpus_bytes(corpus) / 1e6
     return megabytes / seconds, megabytes / spent
 
 
-def _text_bytes(corpus: Path) -> int:
+def corpus_bytes(corpus: Path) -> int:
     import pyarrow.compute as pc
 
     return sum(
@@ -279,7 +279,7 @@ def main() -> None:
             if "command" not in args.skip:
                 found.setdefault("command", []).append(command_rate(corpus, tokenizer, out, args.workers))
         print(
-            f"{_text_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}"
+            f"{corpus_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}"
         )
         print(f"{'':<12}{'MB/s':>8}{'(range)':>18}{'MB/processor s':>16}")
         clock, processor = {}, {}
