@@ -37,6 +37,7 @@ ENCRYPTED: Final = b"PARE"
 _TAIL_BYTES: Final = 8  # length of the footer, and the magic
 _READ_BYTES: Final = 1 << 20
 _MAX_EXPANDED: Final = 64 << 20
+_FEWEST_ROWS: Final = 16  # at a time; below it, sharing costs less than so many small batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +175,11 @@ def _record_batches(
 ) -> Iterator[Any]:
     metadata = _planned_metadata(source.uri, source.name, source.size, source.fingerprint)
     wanted = [columns.text] if columns.id is None else [columns.text, columns.id]
-    shared = [name for name in wanted if _expands(file, metadata, group, name)]
-    opened = _open(file, metadata, shared)
     assert part.num_rows is not None
     rows = max(1, min(BATCH_ROWS, BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
+    copies = {name: _rows_of_copies(file, metadata, group, name, rows) for name in wanted}
+    opened = _open(file, metadata, [name for name, allowed in copies.items() if not allowed])
+    rows = min([allowed for allowed in copies.values() if allowed], default=rows)
     return opened.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False)  # type: ignore[no-any-return]
 
 
@@ -193,22 +195,56 @@ def _open(file: Any, metadata: Any, shared: list[str]) -> Any:
     )
 
 
-def _expands(file: Any, metadata: Any, group: int, column: str) -> bool:
-    """Whether rows must be left to share the entries of the chunk's dictionary, because a batch of copies may be large.
+def _rows_of_copies(file: Any, metadata: Any, group: int, column: str, rows: int) -> int:
+    """How many of `rows` rows can be read at a time as texts of their own; 0 if they must share a dictionary's entries.
 
-    Copies are read faster, but no size in the file bounds them. The first row shows the dictionary, and how long its
-    longest entry is; fewer than two entries may mean that the first page does not use it.
+    Copies are read faster, but no size in the file bounds them: all rows may be of the longest entry.
     """
-    if not metadata.row_group(group).column(_leaves(metadata)[column]).has_dictionary_page:
-        return False
+    chunk = metadata.row_group(group).column(_leaves(metadata)[column])
+    if not chunk.has_dictionary_page:
+        return rows
+    # No entry is longer than the page that holds them all, whose size its header tells. It is a guess from here on if
+    # the page is large: then the entries are looked at.
+    size = _dictionary_bytes(file, chunk)
+    if size is None or size * rows > _MAX_EXPANDED:
+        size = _longest_entry(file, metadata, group, column)
+    if size is None:
+        return 0
+    allowed = _MAX_EXPANDED // max(size, 1)
+    return min(rows, allowed) if allowed >= _FEWEST_ROWS else 0
+
+
+def _dictionary_bytes(file: Any, chunk: Any) -> int | None:
+    """The size of the dictionary page when unpacked, out of the first two fields of its header; None if it is not there.
+
+    A header is a Thrift struct in compact form: each of these fields is 0x15 (the next one, i32) and a zigzag varint. A
+    size that is not true is noticed by Arrow when it unpacks the page.
+    """
+    if not chunk.dictionary_page_offset:
+        return None
+    head = file.read_at(16, chunk.dictionary_page_offset)
+    if head[:3] != b"\x15\x04\x15":  # a page of the type 2: a dictionary
+        return None
+    value = 0
+    for shift, byte in enumerate(head[3:8]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value >> 1 if not value & 1 else None
+    return None
+
+
+def _longest_entry(file: Any, metadata: Any, group: int, column: str) -> int | None:
+    """Bytes of the longest entry of a chunk's dictionary, which its first row shows; None if that says nothing.
+
+    Fewer than two entries may mean that the first page does not use it.
+    """
     rows = _open(file, metadata, [column]).iter_batches(
         1, row_groups=[group], columns=[column], use_threads=False
     )
     first = next(rows, None)
     if first is None:
-        return True  # damaged; the one who reads all of it says how
+        return None  # damaged; the one who reads all of it says how
     values = column_of(first, column)
     if not pa.types.is_dictionary(values.type) or len(values.dictionary) < 2:
-        return True
-    longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
-    return bool(longest * BATCH_ROWS > _MAX_EXPANDED)
+        return None
+    return int(pc.max(pc.binary_length(values.dictionary)).as_py() or 0)
