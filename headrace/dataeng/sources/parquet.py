@@ -36,8 +36,9 @@ MAGIC: Final = b"PAR1"
 ENCRYPTED: Final = b"PARE"
 _TAIL_BYTES: Final = 8  # length of the footer, and the magic
 _READ_BYTES: Final = 1 << 20
-_MAX_EXPANDED: Final = 64 << 20
-_FEWEST_ROWS: Final = 16  # at a time; below it, sharing costs less than so many small batches
+_MAX_EXPANDED: Final = 96 << 20
+_FEWEST_ROWS: Final = 8  # at a time; below it, sharing costs less than so many small batches
+_GATHERED_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     row = 0
     with open_arrow(source.uri) as file:
         try:
-            for arrow in _record_batches(file, source, group, part, columns):
+            for arrow in _gathered(_record_batches(file, source, group, part, columns)):
                 for piece in bounded(arrow, columns.text):
                     yield to_batch(piece, row, columns)
                     row += piece.num_rows
@@ -183,6 +184,30 @@ def _record_batches(
     return opened.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False)  # type: ignore[no-any-return]
 
 
+def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in larger batches, where reading them safely made small ones: each costs its overhead again."""
+    held: list[Any] = []
+    rows, num_bytes = 0, 0
+    for batch in batches:
+        if any(pa.types.is_dictionary(kind) for kind in batch.schema.types):
+            yield batch  # another batch may have another dictionary
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        num_bytes += batch.nbytes
+        if rows >= BATCH_ROWS or num_bytes >= _GATHERED_BYTES:
+            yield _joined(held)
+            held, rows, num_bytes = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
 def _open(file: Any, metadata: Any, shared: list[str]) -> Any:
     # pre_buffer would hold all of the column chunk; buffer_size makes Arrow read it page by page instead.
     return pq.ParquetFile(
@@ -203,15 +228,18 @@ def _rows_of_copies(file: Any, metadata: Any, group: int, column: str, rows: int
     chunk = metadata.row_group(group).column(_leaves(metadata)[column])
     if not chunk.has_dictionary_page:
         return rows
-    # No entry is longer than the page that holds them all, whose size its header tells. It is a guess from here on if
-    # the page is large: then the entries are looked at.
-    size = _dictionary_bytes(file, chunk)
-    if size is None or size * rows > _MAX_EXPANDED:
-        size = _longest_entry(file, metadata, group, column)
-    if size is None:
-        return 0
-    allowed = _MAX_EXPANDED // max(size, 1)
-    return min(rows, allowed) if allowed >= _FEWEST_ROWS else 0
+    # No entry is longer than the page that holds them all, whose size its header tells. Only if that allows too little
+    # are the entries themselves looked at, which costs as much as reading them.
+    allowed = _rows_of(_dictionary_bytes(file, chunk)) or _rows_of(
+        _longest_entry(file, metadata, group, column)
+    )
+    return min(rows, allowed)
+
+
+def _rows_of(longest: int | None) -> int:
+    """How many rows of the longest entry may be in memory; 0 if that is unknown, or so few that sharing is better."""
+    allowed = 0 if longest is None else _MAX_EXPANDED // max(longest, 1)
+    return allowed if allowed >= _FEWEST_ROWS else 0
 
 
 def _dictionary_bytes(file: Any, chunk: Any) -> int | None:
