@@ -136,9 +136,9 @@ def fast_backend(data: bytes, reference: Reference) -> Fast | Refused:
             "fastokens is not installed; pip install 'headrace[fast]' makes this several times faster"
         )
     try:
+        fast = Fast(_loaded(fastokens.Tokenizer.from_json_str, data))
         with _one_thread():
-            fast = Fast(_loaded(fastokens.Tokenizer.from_json_str, data))
-            fast.encode(["starts the thread"])
+            fast.encode(["starts the library's threads"] * 2)
     except BackendError as error:
         return Refused(f"fastokens does not support this tokenizer ({str(error)[:100]})")
     texts = torture_set(added_tokens(reference))

@@ -6,6 +6,7 @@ once when its parent does: two runs never write to one dataset.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -124,6 +125,7 @@ def main(connection: Connection, context: Context) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # our own threads encode, as many as the job was given
     try:
         runner = UnitRunner(context)
+        gc.freeze()  # what is loaded by now stays: no collection need look at it again
         while (task := connection.recv()) is not None:
             record = runner.run(task, connection.send)
             connection.send(Done(record, runner.take_notes()))
