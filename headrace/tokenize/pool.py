@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -17,6 +18,7 @@ from types import TracebackType
 
 from headrace.errors import WorkerError
 from headrace.tokenize import worker
+from headrace.tokenize.watch import Watch
 from headrace.tokenize.worker import Context, Counts, Done, Failed, Task
 
 
@@ -24,11 +26,19 @@ from headrace.tokenize.worker import Context, Counts, Done, Failed, Task
 class _Worker:
     process: SpawnProcess
     connection: Connection
+    watch: Watch
     task: Task | None = None
 
 
 class Pool:
-    """Runs tasks in `num_workers` processes. Use as a context manager: leaving it ends them, whatever they do."""
+    """Runs tasks in `num_workers` processes. Use as a context manager: leaving it ends them, whatever they do.
+
+    A worker that says nothing and uses no processor for STUCK_LOOKS looks is stuck: stopped, or waiting for a lock or
+    a store that will never answer (clients give up long before).
+    """
+
+    LOOK_SECONDS = 30.0
+    STUCK_LOOKS = 30
 
     def __init__(self, num_workers: int, context: Context) -> None:
         spawn = multiprocessing.get_context(
@@ -50,7 +60,8 @@ class Pool:
                 )
                 process.start()
                 theirs.close()
-                self._workers.append(_Worker(process, ours))
+                assert process.pid is not None  # it was started
+                self._workers.append(_Worker(process, ours, Watch(process.pid)))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -59,17 +70,23 @@ class Pool:
 
         Raises:
             HeadraceError: what a worker raised, as the same kind of error.
-            WorkerError: a worker died; the message names the files it was reading.
+            WorkerError: a worker died or is stuck; the message names the files it was reading.
         """
         waiting = iter(tasks)
+        next_look = time.monotonic() + self.LOOK_SECONDS
         for each in self._workers:
             self._give(each, next(waiting, None))
         while busy := [each for each in self._workers if each.task is not None]:
-            ready = wait([each.connection for each in busy])
+            ready = wait([each.connection for each in busy], self.LOOK_SECONDS)
+            if looking := time.monotonic() >= next_look:
+                next_look = time.monotonic() + self.LOOK_SECONDS
             for each in busy:
-                if each.connection not in ready:
-                    continue
                 assert each.task is not None
+                if each.connection not in ready:
+                    if looking:
+                        self._look(each, each.task)
+                    continue
+                each.watch.reported()
                 unit = each.task.unit.index
                 try:
                     report = each.connection.recv()
@@ -82,6 +99,15 @@ class Pool:
                 if isinstance(report, Done):
                     self._give(each, next(waiting, None))
                 yield unit, report
+
+    def _look(self, each: _Worker, task: Task) -> None:
+        each.watch.look()
+        if each.watch.idle_looks >= self.STUCK_LOOKS:
+            raise WorkerError(
+                f"{_doing(task)}: the worker process {each.process.pid} has said nothing and used no processor for "
+                f"{self.STUCK_LOOKS * self.LOOK_SECONDS:,.0f} seconds; it is stopped or stuck, and is ended. Finished "
+                "units are kept: the same command continues with this one"
+            )
 
     def _give(self, each: _Worker, task: Task | None) -> None:
         each.task = task
