@@ -127,7 +127,7 @@ def _pipeline(paths: list[Path], data: bytes, out: Path, *, fast: bool) -> Calla
     from headrace.dataeng.storage import Store
     from headrace.tokenize.config import TokenizeConfig
     from headrace.tokenize.tokenizers import identify
-    from headrace.tokenize.units import Unit, plan_units
+    from headrace.tokenize.units import Unit, plan_units, unit_bytes
     from headrace.tokenize.worker import Context, Task, UnitRunner
 
     shutil.rmtree(out, ignore_errors=True)
@@ -150,7 +150,7 @@ def _pipeline(paths: list[Path], data: bytes, out: Path, *, fast: bool) -> Calla
     assert not runner.take_notes()
     tasks = [
         Task(unit=unit, sources={file: found.sources[file] for file in unit.files})
-        for unit in plan_units(found.sources, config.unit_bytes)
+        for unit in plan_units(found.sources, unit_bytes(found.sources, config.shard_bytes))
     ]
     first = tasks[0].unit
     warm = Unit(index=len(tasks), slices=first.slices[:1])  # kernels are compiled, libraries imported
@@ -204,7 +204,7 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tupl
     subprocess.run(
         [
             sys.executable, "-m", "headrace", "tokenize", "--out", str(out), "--tokenizer", str(tokenizer), "--id-column", "id",
-            "--workers", str(workers), "--progress", "none", "--shard-bytes", "16M", str(corpus),
+            "--workers", str(workers), "--progress", "none", str(corpus),
         ],
         check=True,
         stdout=subprocess.DEVNULL,

@@ -92,7 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bos", default="none", metavar="none|TOKEN", help="token before each document (default: none)"
     )
     parser.add_argument(
-        "--shard-bytes", type=_bytes, default=64 << 20, metavar="N", help="size of a shard (default: 64M)"
+        "--shard-bytes",
+        type=_bytes,
+        default=64 << 20,
+        metavar="N",
+        help="most bytes in a shard (default: 64M); a corpus below some GB has smaller ones, so that all cores have work",
     )
     parser.add_argument(
         "--compression", default="none", metavar="none|zstd[:LEVEL]", help="of shards (default: none)"

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.errors import UsageError
 
-ALGORITHM_VERSION: Final = 1  # grows whenever the same inputs and configuration would give other bytes
+ALGORITHM_VERSION: Final = 2  # grows whenever the same inputs and configuration would give other bytes
 MIN_SHARD_BYTES: Final = 1 << 10
 MAX_SHARD_BYTES: Final = 2**32 - 1
 
@@ -25,7 +25,7 @@ class TokenizeConfig:
     tfrecord_payload: str = "example"  # or "text": the payload of a record is the text itself
     bos: str = "none"
     eos: str = "auto"
-    shard_bytes: int = 64 << 20  # of raw shard
+    shard_bytes: int = 64 << 20  # of raw shard, at most
     compression: str = "none"  # or "zstd:LEVEL"
     max_document_bytes: int = 16 << 20  # of text; longer documents are rejected
 
@@ -47,11 +47,6 @@ class TokenizeConfig:
     @property
     def zstd_level(self) -> int | None:
         return None if self.compression == "none" else int(self.compression.removeprefix("zstd:"))
-
-    @property
-    def unit_bytes(self) -> int:
-        """Text in a work unit. Text is about twice its tokens in uint16, so a unit fills about one shard."""
-        return 2 * self.shard_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

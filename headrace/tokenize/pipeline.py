@@ -31,7 +31,7 @@ from headrace.tokenize.definition import to_definition
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
-from headrace.tokenize.units import Unit, plan_units
+from headrace.tokenize.units import Unit, plan_units, unit_bytes
 from headrace.tokenize.worker import Context, Counts, Done, Task
 
 _MAX_SLICE_BYTES = 4 << 20
@@ -100,7 +100,7 @@ def tokenize_share(
     """
     store, job, found = _read(places, tokenizer, out, config, execution)
     with _only_job_in(store, among_shares=True):
-        units = plan_units(job.sources, config.unit_bytes)
+        units = _units(job)
         mine = [unit for unit in units if share.has(unit.index)]
         notes: tuple[str, ...] = ()
         if _finished(store, job, among_shares=True) is None:
@@ -123,7 +123,7 @@ def finish_shares(
         # Shares may be at work on other machines, which a network file system's locks need not reach: as long as units
         # are missing, nothing is cleaned.
         if _finished(store, job, among_shares=True) is None:
-            _require_all_units(store, plan_units(job.sources, config.unit_bytes))
+            _require_all_units(store, _units(job))
         finished = _finished(store, job)
         if finished is not None:
             return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
@@ -131,7 +131,7 @@ def finish_shares(
 
 
 def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
-    units = plan_units(job.sources, job.config.unit_bytes)
+    units = _units(job)
     try:
         records, notes = _run_units(store, job, found.columns, execution, units)
         manifest = publish(store, job, records, execution.max_rejects)
@@ -184,7 +184,7 @@ def _read(
         id_column=config.id_column,
         whole_files=config.documents == "files",
         raw_records=config.tfrecord_payload == "text",
-        slice_bytes=min(_MAX_SLICE_BYTES, config.unit_bytes),
+        slice_bytes=min(_MAX_SLICE_BYTES, 2 * config.shard_bytes),
         allow_damage=execution.quarantine_damage,
     )
     job = Job(
@@ -193,11 +193,15 @@ def _read(
         identity=identity,
         config=config,
         dtype=token_dtype(identity.vocab_size),
-        resolved=_resolved(config, found.columns),
+        resolved=_resolved(config, found),
         inputs=_inputs(found.sources),
         software=_software(),
     )
     return store, job, found
+
+
+def _units(job: Job) -> list[Unit]:
+    return plan_units(job.sources, job.resolved["unit_bytes"])
 
 
 def _bytes_of(uri: str) -> bytes:
@@ -205,14 +209,14 @@ def _bytes_of(uri: str) -> bytes:
         return file.read()
 
 
-def _resolved(config: TokenizeConfig, columns: Columns) -> dict[str, Any]:
+def _resolved(config: TokenizeConfig, found: Discovered) -> dict[str, Any]:
     return {
         "algorithm": ALGORITHM_VERSION,
         "documents": config.documents,
-        "text_column": columns.text or None,
-        "id_column": columns.id,
+        "text_column": found.columns.text or None,
+        "id_column": found.columns.id,
         "tfrecord_payload": config.tfrecord_payload,
-        "unit_bytes": config.unit_bytes,
+        "unit_bytes": unit_bytes(found.sources, config.shard_bytes),
         "max_document_bytes": config.max_document_bytes,
     }
 

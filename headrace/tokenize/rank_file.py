@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import orjson
 
 from headrace.errors import InputError, UsageError
 from headrace.manifests.canonical import parse_json_object
@@ -149,8 +151,11 @@ def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
 
 def to_tokenizer_json(ranks: Mapping[bytes, int], recipe: Recipe, where: str) -> bytes:
     """The `tokenizer.json`: the same bytes for the same ranks and recipe."""
-    vocabulary, added = _with_special(ranks, recipe.special_tokens, where)
-    merges = [(_spell(token[:cut]), _spell(token[cut:])) for token in ranks for cut in _cuts(token, ranks)]
+    spelt = {token: _spell(token) for token in ranks}
+    vocabulary, added = _with_special(
+        {spelt[token]: rank for token, rank in ranks.items()}, recipe.special_tokens, where
+    )
+    merges = [(spelt[token[:cut]], spelt[token[cut:]]) for token in ranks for cut in _cuts(token, ranks)]
     split = {"type": "Split", "pattern": {"Regex": recipe.pattern}, "behavior": "Isolated", "invert": False}
     to_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     value = {
@@ -174,18 +179,18 @@ def to_tokenizer_json(ranks: Mapping[bytes, int], recipe: Recipe, where: str) ->
             "vocab": vocabulary, "merges": merges,
         },
     }  # fmt: skip
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return orjson.dumps(value) + b"\n"
 
 
 def _with_special(
-    ranks: Mapping[bytes, int], special: Mapping[str, int], where: str
+    ranks: Mapping[str, int], special: Mapping[str, int], where: str
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The model's vocabulary and the added tokens, each by rising id and without holes.
 
     tokenizers does not heed the id of an added token that is not in the vocabulary: it takes the next one. So a hole
     is filled with a name that no text spells, since none is spelt with a blank in a byte-level vocabulary.
     """
-    taken = {rank: _spell(token) for token, rank in ranks.items()}
+    taken = {rank: token for token, rank in ranks.items()}
     for token, number in special.items():
         if number in taken:
             raise InputError(f"{where}: the id {number} of {token!r} is the id of another token")
@@ -206,14 +211,14 @@ def _cuts(token: bytes, ranks: Mapping[bytes, int]) -> list[int]:
 
 
 def _spell(token: bytes) -> str:
-    return "".join(map(_BYTE_LETTERS.__getitem__, token))
+    return codecs.charmap_decode(token, "strict", _BYTE_LETTERS)[0]
 
 
-def _byte_letters() -> list[str]:
-    """The printable letter that stands for each byte in a byte-level vocabulary."""
+def _byte_letters() -> str:
+    """The printable letters that stand for the 256 bytes in a byte-level vocabulary."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
+    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
 
 
 _BYTE_LETTERS: Final = _byte_letters()

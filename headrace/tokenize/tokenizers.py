@@ -7,14 +7,15 @@ chosen by name; and text that spells a special token stays text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace.dataeng.mds import Lengths, Tokens
 from headrace.errors import InputError, UsageError
-from headrace.manifests.canonical import parse_json_object, sha256_hex
+from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.backends import Encoded, Reference
 
@@ -134,7 +135,7 @@ def _auto_eos(vocabulary: dict[str, int], name: str) -> str:
 def _refuse_forgeable(tokenizer: Tokenizer, data: bytes, name: str, frame: dict[str, int]) -> None:
     """Raises UsageError if text could produce a frame token or any other special token (but for "unknown")."""
     special = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special} | frame
-    unknown = _unknown_token(parse_json_object(data, name).get("model"))
+    unknown = _unknown_token(tokenizer, data)
     for token, token_id in special.items():
         if token == unknown and token not in frame:
             continue
@@ -147,10 +148,10 @@ def _refuse_forgeable(tokenizer: Tokenizer, data: bytes, name: str, frame: dict[
                 )
 
 
-def _unknown_token(model: Any) -> str | None:
+def _unknown_token(tokenizer: Tokenizer, data: bytes) -> str | None:
     """The token that stands for what the model does not know: text may well produce it."""
-    if not isinstance(model, dict):
-        return None
-    if isinstance(model.get("unk_id"), int) and isinstance(model.get("vocab"), list):
-        return str(model["vocab"][model["unk_id"]][0])
-    return model.get("unk_token")
+    if hasattr(tokenizer.model, "unk_token"):
+        token: str | None = tokenizer.model.unk_token
+        return token
+    model = json.loads(data)["model"]  # Unigram's is only in the file
+    return None if model.get("unk_id") is None else str(model["vocab"][model["unk_id"]][0])

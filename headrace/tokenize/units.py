@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.dataeng.sources.base import Slice, SourceFile
+
+_WANTED_UNITS: Final = (
+    128  # as many as a large machine has cores, and no unit is more than a hundredth of the work
+)
+_SMALLEST: Final = 4 << 20  # of text: below it a unit costs more to begin than it takes to tokenize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +30,16 @@ class Unit:
     def files(self) -> list[int]:
         """Positions of the source files it reads, ascending."""
         return sorted({part.file for part in self.slices})
+
+
+def unit_bytes(sources: Sequence[SourceFile], shard_bytes: int) -> int:
+    """Text in a work unit, from the inputs alone: a large corpus fills about a shard a unit, a small one keeps all cores
+    busy with smaller shards.
+
+    Text is about twice its tokens in uint16 and as large as those in uint32, so two shards' worth of it fill one or two.
+    """
+    total = sum(part.text_bytes for part in _in_order(sources))
+    return min(2 * shard_bytes, max(_SMALLEST, -(-total // _WANTED_UNITS)))
 
 
 def plan_units(sources: Sequence[SourceFile], unit_bytes: int) -> list[Unit]:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dataeng.sources.base import Slice, SourceFile
-from headrace.tokenize.units import plan_units
+from headrace.tokenize.units import plan_units, unit_bytes
 
 some_sizes = st.lists(st.lists(st.integers(0, 100), max_size=8), max_size=8)
 
@@ -48,3 +49,28 @@ def test_more_sources_at_the_end_leave_all_units_but_the_last(
         plan_units(sources_of(sizes + more), unit_bytes),
     )
     assert after[: max(len(before) - 1, 0)] == before[:-1]
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text_bytes", "expected"),
+    [
+        (0, 4 * MIB),
+        (100 * MIB, 4 * MIB),  # 25 units: a small corpus has work for all cores
+        (512 * MIB + 1, 4 * MIB + 1),
+        (2**30, 8 * MIB),
+        (16 * 2**30, 128 * MIB),
+        (2**43, 128 * MIB),  # a large one fills its shards
+    ],
+)
+def test_a_unit_holds_a_share_of_the_corpus_but_no_more_than_fills_its_shards(
+    text_bytes: int, expected: int
+) -> None:
+    assert unit_bytes(sources_of([[text_bytes]]), 64 * MIB) == expected
+
+
+@given(sizes=some_sizes, shard_bytes=st.integers(1024, 2**32 - 1))
+def test_small_shards_make_small_units(sizes: list[list[int]], shard_bytes: int) -> None:
+    assert unit_bytes(sources_of(sizes), shard_bytes) <= 2 * shard_bytes
