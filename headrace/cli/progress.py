@@ -1,26 +1,62 @@
-"""Say on stderr how far a tokenization is: a line that rewrites itself, or now and then a line for a log."""
+"""Say on stderr how far a tokenization is: three lines that rewrite themselves, or now and then a line for a log.
+
+Three lines need no library: docs/decisions/0050-terminal.md has what was weighed. There are no colours to turn off.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING
+
+from headrace.cli.terminal import clip, duration
 
 if TYPE_CHECKING:
     from headrace.tokenize.config import Progress
 
 _LIVE_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
+_RECENT_SECONDS = 10.0
+_BAR = 30
+_SHOWN_REASONS = 6
+
+
+class Rates:
+    """How fast: since the begin, and of late. What an earlier run had done is not called speed."""
+
+    def __init__(self, now: float) -> None:
+        self._begun = now
+        self._seen: deque[tuple[float, int]] = deque([(now, 0)])
+        self.seconds = self.text_bytes = self.recent_text_bytes = self.tokens = 0.0  # the rates: a second
+        self.left: float | None = None  # seconds, or unknown
+
+    def note(self, progress: Progress, now: float) -> None:
+        worked = progress.text_bytes - progress.resumed_text_bytes
+        self.seconds = now - self._begun
+        elapsed = max(self.seconds, 1e-3)
+        self.text_bytes = worked / elapsed
+        self.tokens = (progress.tokens - progress.resumed_tokens) / elapsed
+        while len(self._seen) > 1 and self._seen[1][0] <= now - _RECENT_SECONDS:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        self.recent_text_bytes = max(0, worked - before) / max(now - since, 1e-3)
+        if now - self._seen[-1][0] >= _RECENT_SECONDS / 20:
+            self._seen.append((now, worked))
+        gained = progress.share - progress.resumed_share
+        self.left = elapsed * (1 - progress.share) / gained if gained > 0 else None
 
 
 class Reporter:
-    """Call it with each Progress; `every` seconds it says so. `live` lines are written over each other."""
+    """Call it with each Progress; `every` seconds it says so (None: never). `live` lines are written over each other."""
 
     def __init__(self, every: float | None, *, live: bool) -> None:
-        self._every, self._live = every, live
-        self._begun = time.monotonic()
+        self._every, self._live, self._mode_is_none = every, live, every is None
+        self._rates = Rates(time.monotonic())
         self._last = -1e9
-        self._width = 0
+        self._lines = 0  # on the screen
         self._latest: Progress | None = None
         self._said: Progress | None = None
 
@@ -33,41 +69,76 @@ class Reporter:
         """Says how it ended, once."""
         if self._every is not None and self._latest is not None and self._latest is not self._said:
             self._say()
-        if self._live and self._width:
-            print(file=sys.stderr)
-        self._every, self._width = None, 0
+        self._every, self._lines = None, 0
+
+    def summary(self) -> None:
+        """How fast this run was, start-up and publication included."""
+        if self._latest is None or self._mode_is_none:
+            return
+        self._rates.note(self._latest, time.monotonic())
+        rates = self._rates
+        print(
+            f"took {duration(rates.seconds)}: {rates.text_bytes / 1e6:,.1f} MB/s of text, "
+            f"{rates.tokens / 1e6:,.2f} M tokens/s, start and publication included",
+            file=sys.stderr,
+        )
 
     def _say(self) -> None:
         assert self._latest is not None
         self._last, self._said = time.monotonic(), self._latest
-        line = describe(self._latest, time.monotonic() - self._begun)
-        if self._live:
-            print(f"\r{line:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        self._rates.note(self._latest, self._last)
+        if not self._live:
+            print(plain_line(self._latest, self._rates), file=sys.stderr, flush=True)
+            return
+        # A line that wraps would be two, and the cursor would go up too few.
+        width = shutil.get_terminal_size().columns - 1
+        lines = [clip(line, width) for line in live_lines(self._latest, self._rates)]
+        up = f"\x1b[{self._lines}A" if self._lines else ""
+        print(up + "".join(f"\r{line}\x1b[K\n" for line in lines), end="", file=sys.stderr, flush=True)
+        self._lines = len(lines)
 
 
 def reporter(mode: str) -> Reporter:
-    """`mode`: auto (live on a terminal, else plain), live, plain or none."""
+    """`mode`: auto (live on a terminal that can move its cursor, else plain), live, plain or none."""
     if mode == "auto":
-        mode = "live" if sys.stderr.isatty() else "plain"
+        able = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+        mode = "live" if able else "plain"
     return Reporter({"live": _LIVE_SECONDS, "plain": _PLAIN_SECONDS, "none": None}[mode], live=mode == "live")
 
 
-def describe(progress: Progress, seconds: float) -> str:
-    """One line: units, documents, rate, tokens, rejects and how long it may still take."""
-    worked = progress.text_bytes - progress.resumed_text_bytes
-    rate = worked / max(seconds, 1e-3)
-    left = max(progress.total_text_bytes - progress.text_bytes, 0)
-    eta = _duration(left / rate) if rate > 0 and progress.units_done < progress.units_total else "-"
-    return (
-        f"units {progress.units_done:,}/{progress.units_total:,}  documents {progress.documents:,}  "
-        f"{rate / 1e6:.1f} MB/s  tokens {progress.tokens:,}  rejected {progress.rejected:,}  left {eta}"
+def live_lines(progress: Progress, rates: Rates) -> list[str]:
+    """For people."""
+    filled = round(_BAR * min(progress.share, 1.0))
+    left = "-" if rates.left is None else duration(rates.left)
+    reasons = sorted(progress.rejects.items(), key=lambda entry: (-entry[1], entry[0]))
+    shown = ", ".join(f"{count:,} {reason}" for reason, count in reasons[:_SHOWN_REASONS])
+    more = ", ..." if len(reasons) > _SHOWN_REASONS else ""
+    far = (
+        f"[{'#' * filled}{'.' * (_BAR - filled)}] {progress.share:4.0%}  {duration(rates.seconds)} gone, {left} left  "
+        f"units {progress.units_done:,}/{progress.units_total:,}"
     )
+    fast = (
+        f"{progress.documents:,} documents  {progress.tokens:,} tokens  {rates.recent_text_bytes / 1e6:,.1f} MB/s of text "
+        f"({rates.text_bytes / 1e6:,.1f} in all)  {rates.tokens / 1e6:,.2f} M tokens/s"
+    )
+    return [far, fast, f"{progress.rejected:,} rejected" + (f": {shown}{more}" if shown else "")]
 
 
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+def plain_line(progress: Progress, rates: Rates) -> str:
+    """For logs and programs: `progress`, then key=value, without spaces in either."""
+    values = {
+        "elapsed_s": f"{rates.seconds:.1f}",
+        "left_s": "-" if rates.left is None else f"{rates.left:.0f}",
+        "share": f"{progress.share:.4f}",
+        "units": f"{progress.units_done}/{progress.units_total}",
+        "rows": progress.rows,
+        "documents": progress.documents,
+        "tokens": progress.tokens,
+        "text_bytes": progress.text_bytes,
+        "mb_per_s": f"{rates.text_bytes / 1e6:.2f}",
+        "recent_mb_per_s": f"{rates.recent_text_bytes / 1e6:.2f}",
+        "tokens_per_s": f"{rates.tokens:.0f}",
+        "rejected": progress.rejected,
+        **{f"rejected.{reason}": count for reason, count in sorted(progress.rejects.items())},
+    }
+    return "progress " + " ".join(f"{key}={value}" for key, value in values.items())

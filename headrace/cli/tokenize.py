@@ -6,11 +6,7 @@ import argparse
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from headrace.manifests.dataset import DatasetManifest
-    from headrace.tokenize.pipeline import ShareOutcome
+from typing import Any
 
 HELP = "turn files of documents into shards of tokens, with lineage and a manifest"
 
@@ -145,12 +141,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress",
         choices=["auto", "live", "plain", "none"],
         default="auto",
-        help="on stderr (default: auto, live on a terminal)",
+        help="on stderr: live lines, plain key=value lines for logs, or none (default: auto, live on a terminal)",
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.cli.outcome import tell_outcome, tell_share
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
@@ -183,8 +180,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.shard_of is not None:
             told = tokenize_share(*job, share=Share.parse(args.shard_of))
-            _tell_notes(told.notes)
-            return _tell_share(told, args.shard_of, as_json=args.json)
+            tell_share(told, args.shard_of, as_json=args.json)
+            return 0
         outcome = (finish_shares if args.finish else tokenize)(*job)
     except (KeyboardInterrupt, _TerminatedError) as error:
         show.close()
@@ -193,33 +190,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         show.close()
-    _tell_notes(outcome.notes)
-    if args.json:
-        _print_json(outcome.manifest, outcome.already_complete, outcome.ignored)
-        return 0
-    if outcome.ignored:
-        names = ", ".join(outcome.ignored[:5]) + (" ..." if len(outcome.ignored) > 5 else "")
-        print(f"passed over {len(outcome.ignored):,} files that are not data: {names}", file=sys.stderr)
-    print(_table(outcome.manifest, args.out, outcome.already_complete))
-    return 0
-
-
-def _tell_notes(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        print(f"headrace: {note}", file=sys.stderr)
-
-
-def _tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> int:
-    if as_json:
-        import json
-        from dataclasses import asdict
-
-        print(json.dumps({"share": share, **asdict(outcome)}, indent=1, sort_keys=True))
-        return 0
-    print(
-        f"share {share}: all of its {outcome.units:,} units are done; {outcome.units_done:,} of {outcome.units_total:,} "
-        "units of the whole job. When all are, run the command with --finish instead of --shard-of"
-    )
+    tell_outcome(outcome, args.out, as_json=args.json)
+    show.summary()
     return 0
 
 
@@ -238,47 +210,3 @@ def _bytes(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number of bytes such as 67108864 or 64M")
     return int(match[1]) * _UNITS[match[2]]
-
-
-def _print_json(manifest: DatasetManifest, already_complete: bool, ignored: tuple[str, ...]) -> None:
-    import json
-    from dataclasses import asdict
-
-    print(
-        json.dumps(
-            {
-                "manifest": manifest.hash,
-                "content_hash": manifest.content_hash,
-                "already_complete": already_complete,
-                "counts": asdict(manifest.counts),
-                "rejects": manifest.rejects,
-                "ignored_files": list(ignored),
-            },
-            indent=1,
-            sort_keys=True,
-        )
-    )
-
-
-def _table(manifest: DatasetManifest, out: str, already_complete: bool) -> str:
-    from headrace.dataeng.storage import redact
-
-    counts, eos = manifest.counts, manifest.tokenizer.eos
-    rejects = ", ".join(f"{count:,} {reason}" for reason, count in manifest.rejects.items())
-    rows = [
-        ("dataset", f"{redact(out)}{' (was already complete)' if already_complete else ''}"),
-        ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
-        ("rejected", rejects or "none"),
-        ("text", f"{counts.text_bytes:,} bytes, from {manifest.config['text_column']!r}"),
-        (
-            "tokens",
-            f"{counts.tokens:,} ({manifest.dtype}, {counts.text_bytes / counts.tokens:.2f} bytes a token)",
-        ),
-        ("shards", f"{counts.shards:,} (compression {manifest.compression})"),
-        (
-            "tokenizer",
-            f"{manifest.tokenizer.name}, each document ends with {eos!r}" if eos else manifest.tokenizer.name,
-        ),
-        ("manifest", manifest.hash),
-    ]
-    return "\n".join(f"{name:10} {value}" for name, value in rows)

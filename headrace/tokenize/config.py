@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,8 +60,12 @@ class Progress:
     rejected: int
     tokens: int
     text_bytes: int
-    total_text_bytes: int  # an estimate, from the plan
-    resumed_text_bytes: int  # of them, done by an earlier run
+    rejects: Mapping[str, int]  # by reason
+    share: float  # of the text as it was planned, 0 to 1
+    # What an earlier run had done of it:
+    resumed_tokens: int
+    resumed_text_bytes: int
+    resumed_share: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,6 +24,8 @@ from headrace.manifests.typed import build
 
 DIRECTORY: Final = "_units"
 JOB: Final = f"{DIRECTORY}/job.json"
+# What is counted of a file, a unit and a dataset.
+COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

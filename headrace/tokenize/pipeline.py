@@ -26,13 +26,14 @@ from headrace.errors import DamageError, IncompleteError, MismatchError, UsageEr
 from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
-from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Progress, Share, TokenizeConfig
+from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
+from headrace.tokenize.tracker import Tracker
 from headrace.tokenize.units import Unit, plan_units, unit_bytes
-from headrace.tokenize.worker import Context, Counts, Done, Task
+from headrace.tokenize.worker import Context, Done, Task
 
 _MAX_SLICE_BYTES = 4 << 20
 # Less text than this a process is encoded by the reference before a fast backend is even loaded.
@@ -332,7 +333,7 @@ def _run_units(
         fast_tokenizer=_wants_fast(units, num_workers, execution),
         exact_check_full=execution.exact_check == "full",
     )
-    tracker = _Tracker(units, execution)
+    tracker = Tracker(units, execution.on_progress)
     records: list[UnitRecord] = []
     notes: dict[str, None] = {}
     if not tasks:
@@ -365,52 +366,6 @@ def _num_cores() -> int:
 
 def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:
     return {file: replace(sources[file], slices=()) for file in unit.files}
-
-
-class _Tracker:
-    """Adds up what is done and what is under way."""
-
-    def __init__(self, units: Sequence[Unit], execution: Execution) -> None:
-        self._units, self._tell = units, execution.on_progress
-        self._estimate = sum(unit.text_bytes for unit in units)
-        self._done = Counts()
-        self._num_done = 0
-        self._resumed = 0
-        self._open: dict[int, Counts] = {}
-        self._report()
-
-    def done(self, record: UnitRecord, *, resumed: bool) -> None:
-        counts = Counts(**{name: record.total(name) for name in Counts.__slots__})
-        self._open.pop(record.unit, None)
-        self._done = _plus(self._done, counts)
-        self._num_done += 1
-        if resumed:
-            self._resumed += counts.text_bytes
-        self._report()
-
-    def open(self, unit: int, counts: Counts) -> None:
-        self._open[unit] = counts
-        self._report()
-
-    def _report(self) -> None:
-        if self._tell is None:
-            return
-        total = self._done
-        for counts in self._open.values():
-            total = _plus(total, counts)
-        self._tell(
-            Progress(
-                units_done=self._num_done,
-                units_total=len(self._units),
-                total_text_bytes=self._estimate,
-                resumed_text_bytes=self._resumed,
-                **asdict(total),
-            )
-        )
-
-
-def _plus(a: Counts, b: Counts) -> Counts:
-    return Counts(**{name: getattr(a, name) + getattr(b, name) for name in Counts.__slots__})
 
 
 @contextmanager

@@ -30,12 +30,11 @@ from headrace.manifests.dataset import (
 from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardRow, ShardTable
 from headrace.tokenize.config import TokenizeConfig
-from headrace.tokenize.journal import SourceCounts, UnitRecord
+from headrace.tokenize.journal import COUNTED, SourceCounts, UnitRecord
 
 SOURCES: Final = "sources.parquet"
 TOKENIZER: Final = "tokenizer.json"
 REJECTS: Final = "rejects.parquet"
-_COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +59,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         BudgetError: no documents, or too many rejects; nothing is published.
     """
     records = sorted(records, key=lambda record: record.unit)
-    totals = {name: sum(record.total(name) for record in records) for name in _COUNTED}
+    totals = {name: sum(record.total(name) for record in records) for name in COUNTED}
     rejects = Counter[str]()
     for record in records:
         rejects.update(record.rejects)

@@ -45,6 +45,7 @@ from headrace.manifests.shard_table import ShardRow
 from headrace.tokenize.backends import Disagreement, Fast, Gate, fast_backend
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import (
+    COUNTED,
     Journal,
     SourceCounts,
     StoredFile,
@@ -96,6 +97,7 @@ class Counts:
     rejected: int = 0
     tokens: int = 0
     text_bytes: int = 0
+    rejects: Mapping[str, int] = field(default_factory=dict)  # by reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,7 @@ class _Attempt:
     task: Task
     report: Callable[[Counts], None]
     rejects: list[Reject] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)  # of the rejects
     tallies: dict[int, _Tally] = field(default_factory=dict)
     reported: float = 0.0
 
@@ -439,10 +442,11 @@ class _Attempt:
             Reject(number, row, source, part.row_group, byte_offset, reason) for row in rows.tolist()
         ]
         self.tallies[part.file].rejected += len(rows)
+        self.reasons[reason] += len(rows)
 
     def _so_far(self) -> Counts:
-        names = Counts.__slots__
-        return Counts(*(sum(getattr(tally, name) for tally in self.tallies.values()) for name in names))
+        sums = {name: sum(getattr(tally, name) for tally in self.tallies.values()) for name in COUNTED}
+        return Counts(**sums, rejects=dict(self.reasons))
 
     def _record(self, shards: list[ShardRow]) -> UnitRecord:
         unit, rejects = self.task.unit.index, sorted(self.rejects)
@@ -455,10 +459,10 @@ class _Attempt:
             unit=unit,
             shards=tuple(shards),
             sources=tuple(
-                SourceCounts(file=file, **{name: getattr(tally, name) for name in Counts.__slots__})
+                SourceCounts(file=file, **{name: getattr(tally, name) for name in COUNTED})
                 for file, tally in self.tallies.items()
             ),
-            rejects=dict(sorted(Counter(reject.reason for reject in rejects).items())),
+            rejects=dict(sorted(self.reasons.items())),
             rejects_file=stored,
             examples=tuple(reject.describe() for reject in rejects[:_MAX_EXAMPLES]),
         )

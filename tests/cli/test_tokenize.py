@@ -34,7 +34,7 @@ def test_a_run_shows_its_progress_what_it_passed_over_and_a_table(
     assert tokenize(inputs, tmp_path / "out", str(inputs / "corpus")) == 0
     shown = capsys.readouterr()
     assert "passed over 1 files that are not data" in shown.err
-    assert "units 1/1" in shown.err
+    assert "units=1/1" in shown.err
     assert "100 = 100 documents + 0 rejected" in shown.out
     assert "from 'text'" in shown.out
 

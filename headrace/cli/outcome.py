@@ -1,0 +1,102 @@
+"""How a tokenization ended: the table and the JSON on stdout, on stderr what there is to tell of this run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.terminal import printable, table
+
+if TYPE_CHECKING:
+    from headrace.manifests.dataset import DatasetManifest
+    from headrace.tokenize.pipeline import Outcome, ShareOutcome
+
+_SHOWN_IGNORED = 5
+
+
+def tell_outcome(outcome: Outcome, out: str, *, as_json: bool) -> None:
+    """What goes to stdout is the same for the same dataset."""
+    tell_notes(outcome.notes)
+    if as_json:
+        print_json(as_value(outcome))
+        return
+    if outcome.ignored:
+        names = ", ".join(printable(name) for name in outcome.ignored[:_SHOWN_IGNORED])
+        more = " ..." if len(outcome.ignored) > _SHOWN_IGNORED else ""
+        print(f"passed over {len(outcome.ignored):,} files that are not data: {names}{more}", file=sys.stderr)
+    print(dataset_table(outcome.manifest, out, already_complete=outcome.already_complete))
+
+
+def tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> None:
+    tell_notes(outcome.notes)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({"share": share, **asdict(outcome)})
+        return
+    print(
+        f"share {share}: all of its {outcome.units:,} units are done; {outcome.units_done:,} of {outcome.units_total:,} "
+        "units of the whole job. When all are, run the command with --finish instead of --shard-of"
+    )
+
+
+def tell_notes(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        print(f"headrace: {printable(note)}", file=sys.stderr)
+
+
+def as_value(outcome: Outcome) -> dict[str, Any]:
+    """For `--json`."""
+    from dataclasses import asdict
+
+    manifest = outcome.manifest
+    return {
+        "manifest": manifest.hash,
+        "content_hash": manifest.content_hash,
+        "already_complete": outcome.already_complete,
+        "counts": asdict(manifest.counts),
+        "rejects": manifest.rejects,
+        "ignored_files": list(outcome.ignored),
+    }
+
+
+def dataset_table(manifest: DatasetManifest, out: str, *, already_complete: bool = False) -> str:
+    """What there is now, a fact a line; rejects by reason, the most first."""
+    from headrace.dataeng.storage import redact
+
+    counts, eos = manifest.counts, manifest.tokenizer.eos
+    column = manifest.config.get("text_column")
+    ends = f", each document ends with {eos!r}" if eos else ""
+    rows = [
+        ("dataset", f"{printable(redact(out))}{' (was already complete)' if already_complete else ''}"),
+        ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
+        *reject_rows(manifest),
+        ("text", f"{counts.text_bytes:,} bytes" + (f", from {column!r}" if column else "")),
+        ("tokens", f"{counts.tokens:,} {manifest.dtype}"),
+        ("", f"{counts.text_bytes / counts.tokens:.2f} bytes a token, {counts.tokens / counts.documents:,.1f} tokens a document"),
+        ("shards", f"{counts.shards:,} (compression {manifest.compression})"),
+        ("tokenizer", f"{manifest.tokenizer.name}{ends}"),
+        ("manifest", manifest.hash),
+    ]  # fmt: skip
+    return table(rows)
+
+
+def reject_rows(manifest: DatasetManifest) -> list[tuple[str, str]]:
+    """A row a reason, the most first: how many, and the share of all rows."""
+    most = max(manifest.rejects.values(), default=0)
+    digits = len(f"{most:,}")
+    ordered = sorted(manifest.rejects.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [
+        (
+            "rejected" if number == 0 else "",
+            f"{count:>{digits},}  {count / manifest.counts.rows:6.2%}  {printable(reason)}",
+        )
+        for number, (reason, count) in enumerate(ordered)
+    ]
+
+
+def print_json(value: Any) -> None:
+    """Sorted, so that two outcomes can be compared; other than ASCII as it is."""
+    import json
+
+    print(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False))
