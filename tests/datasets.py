@@ -103,6 +103,8 @@ def write_dataset(
         content_hash=content_hash(tokenizer, dtype, table),
         files={SHARDS: FileEntry(bytes=len(data), sha256=sha256_hex(data))},
         software={},
+        next_unit=len(rows),
+        change={"kind": "tokenize"},
     )
     (root / MANIFEST).write_bytes(manifest.to_bytes())
     return root

@@ -109,7 +109,7 @@ def _decoders(plan: Plan, names: set[str]) -> dict[str, Any]:
     from headrace.tokenize.tokenizers import load
 
     return {
-        source.name: load(source.dataset.store.read(TOKENIZER), source.dataset.store.describe(TOKENIZER))
+        source.name: load(source.dataset.read(TOKENIZER), source.dataset.store.describe(TOKENIZER))
         for source in plan.sources
         if source.name in names and source.dataset is not None
     }

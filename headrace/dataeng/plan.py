@@ -175,18 +175,23 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """Reads a plan file and opens its datasets' manifests; refuses datasets whose content is another."""
+        """Reads a plan file and opens its datasets at the versions that have the plan's content, the newest or an older one.
+
+        Raises:
+            InputError: not a plan, or no dataset where one should be.
+            MismatchError: a dataset has no version with that content any more, or the plan is not its own hash.
+        """
         where = os.fspath(path)
         parsed = plan_from_bytes(Path(path).read_bytes(), where, ALGORITHM)
         sources = []
         for record in parsed.sources:
-            source = PlanSource.open(record.uri, name=record.name)
-            if source.content_hash != record.content_hash:
+            try:
+                source = PlanSource.open(record.uri, name=record.name, version=record.content_hash)
+            except MismatchError as error:
                 raise MismatchError(
-                    f"{where}: dataset {record.name!r} at {record.uri} has content {source.content_hash[:16]}…, the "
-                    f"plan was made for {record.content_hash[:16]}…; restore that version of the dataset, or make a "
-                    "new plan"
-                )
+                    f"{where}: dataset {record.name!r}: the plan was made for content {record.content_hash[:16]}…. "
+                    f"{error}. Restore that version of the dataset, or make a new plan"
+                ) from None
             sources.append(source)
         plan = cls(StreamOrder(**parsed.order), sources, [Stage(*stage) for stage in parsed.stages])
         if plan.hash != parsed.hash:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.mixture import check_weight
 from headrace.dataeng.storage import is_remote
+from headrace.dataeng.versions import split_version
 from headrace.errors import UsageError
 
 
@@ -56,14 +57,26 @@ class PlanSource:
             raise UsageError(f"source {self.name!r}: tokens must be int64 [shards] of counts >= 0")
 
     @classmethod
-    def open(cls, uri: str | os.PathLike[str], *, weight: float = 1.0, name: str | None = None) -> PlanSource:
-        """Reads a dataset's manifest and shard table (`Dataset.open`); the name defaults to the last path part."""
-        uri = os.fspath(uri)
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        weight: float = 1.0,
+        name: str | None = None,
+        version: str | None = None,
+    ) -> PlanSource:
+        """Reads a dataset's manifest and shard table (`Dataset.open`, which says what `version` is).
+
+        The name defaults to the last path part. The plan keeps the URI without a version: content is what it names.
+        """
+        uri, named = split_version(os.fspath(uri))
         if not is_remote(uri):
             uri = str(
                 Path(uri).absolute()
             )  # a plan is used from other working directories than it was made in
-        dataset = Dataset.open(uri)
+            if split_version(uri)[1] is not None:  # the directory itself is called so
+                uri += "/"
+        dataset = Dataset.open(uri, version=named if version is None else version)
         tokenizer = dataset.manifest.tokenizer
         return cls(
             name=Path(uri.rstrip("/")).name if name is None else name,

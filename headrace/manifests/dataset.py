@@ -6,6 +6,7 @@ The head is written last; a directory without one is not a dataset. Its SHA-256 
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +20,23 @@ MANIFEST = "manifest.json"
 SHARDS = "shards.parquet"
 FORMAT = "headrace.dataset"
 VERSION = 1
+_HASH16 = r"\.[0-9a-f]{16}"
+
+
+def named_by_hash(name: str, digest: str) -> str:
+    """`shards.parquet` to `shards.0123456789abcdef.parquet`: the name under which a version keeps a file of its own."""
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}.{digest[:16]}{dot}{ending}"
+
+
+def archived_manifest(digest: str) -> str:
+    """Where the manifest with this hash lies once it is not the newest."""
+    return named_by_hash(MANIFEST, digest)
+
+
+def plain_name(name: str) -> str:
+    """The inverse of `named_by_hash`; a name without a hash stays as it is."""
+    return re.sub(rf"{_HASH16}(\.[a-z]+)\Z", r"\1", name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +79,11 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetManifest:
-    """The head. `files` holds every published file but the shards, their lineage and the head itself."""
+    """The head. `files` holds every published file but the shards, their lineage, `index.json` and the head itself.
+
+    next_unit: the first unit number that no version of the dataset has used. change: how this version was made from its
+    parent, by `kind`: "tokenize" and "merge" have none; "append" and "filter" do.
+    """
 
     tokenizer: TokenizerId
     dtype: str
@@ -75,6 +97,8 @@ class DatasetManifest:
     content_hash: str
     files: dict[str, FileEntry]
     software: dict[str, str]
+    next_unit: int
+    change: dict[str, Any]
     parent: str | None = field(default=None)
 
     def to_bytes(self) -> bytes:
@@ -84,6 +108,13 @@ class DatasetManifest:
     def hash(self) -> str:
         """SHA-256 (hex) of the bytes on disk: the dataset's version."""
         return sha256_hex(self.to_bytes())
+
+    def stored_name(self, name: str) -> str:
+        """Under which name this version keeps the file that a first version calls `name`. Raises KeyError."""
+        for stored in self.files:
+            if plain_name(stored) == name:
+                return stored
+        raise KeyError(name)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> DatasetManifest:
@@ -111,7 +142,8 @@ class DatasetManifest:
         if self.dtype not in ("uint16", "uint32"):
             raise InputError(f"{where}: dtype {self.dtype!r}; expected uint16 or uint32")
         counts = asdict(self.counts)
-        counted = [*counts.items(), ("vocab_size", self.tokenizer.vocab_size), *self.rejects.items()]
+        counted = [*counts.items(), ("vocab_size", self.tokenizer.vocab_size), ("next_unit", self.next_unit)]
+        counted += self.rejects.items()
         for name, count in counted:
             if count < 0:
                 raise InputError(f"{where}: {name} is {count!r}; expected a count")
@@ -125,8 +157,13 @@ class DatasetManifest:
                 f"{where}: {self.counts.rows:,} rows are not {self.counts.documents:,} documents + "
                 f"{self.counts.rejected:,} rejected; the manifest is refused"
             )
-        if type(self.files) is not dict or SHARDS not in self.files:
-            raise InputError(f"{where}: lists no {SHARDS}; the manifest is refused")
+        names = [plain_name(name) for name in self.files] if type(self.files) is dict else []
+        if SHARDS not in names or len(set(names)) < len(names):
+            raise InputError(f"{where}: lists no {SHARDS}, or a file twice; the manifest is refused")
+        if self.parent is not None and not re.fullmatch(r"[0-9a-f]{64}", self.parent):
+            raise InputError(
+                f"{where}: parent {self.parent[:80]!r} is not a SHA-256; the manifest is refused"
+            )
 
 
 def content_hash(tokenizer: TokenizerId, dtype: str, table: ShardTable) -> str:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from headrace.dataeng.mds import token_dtype
+from headrace.dataeng.mds import INDEX, token_dtype
 from headrace.dataeng.sources.base import Columns, SourceFile
 from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import is_below, open_input
@@ -295,7 +295,7 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
 def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) -> None:
     """Does what a run that was killed behind its manifest had left to do, and checks that all files are there."""
     table = ShardTable.from_parquet(store.read(SHARDS), store.describe(SHARDS))
-    expected = {name for row in table.rows() for name in (row.name, row.lineage)} | set(manifest.files)
+    expected = {name for row in table.rows() for name in (row.name, row.lineage)} | {INDEX, *manifest.files}
     if missing := sorted(expected - set(store.list())):
         raise DamageError(
             f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"

@@ -28,7 +28,7 @@ from headrace.manifests.dataset import (
     content_hash,
 )
 from headrace.manifests.parquet import read_table
-from headrace.manifests.shard_table import ShardRow, ShardTable
+from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.journal import COUNTED, SourceCounts, UnitRecord
 
@@ -71,12 +71,6 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     contents = {
         SHARDS: table.to_parquet(),
         SOURCES: _source_table(job.sources, records),
-        INDEX: encode_index(
-            index_entries(rows, zipped=job.config.zstd_level is not None),
-            dtype=job.dtype,
-            shard_bytes=job.config.shard_bytes,
-            compression=job.config.compression,
-        ),
         TOKENIZER: job.tokenizer,
         REJECTS: _reject_table(store, records),
     }
@@ -94,6 +88,8 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         content_hash=content_hash(job.identity, job.dtype, table),
         files=files,
         software=job.software,
+        next_unit=records[-1].unit + 1,
+        change={"kind": "tokenize"},
     )
     for name, data in contents.items():
         store.write(name, data)
@@ -104,13 +100,15 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
             f"{', ...' if len(missing) > 1 else ''}); something removed them while the job ran. Nothing is published: "
             "run the same command again, it makes them anew"
         )
+    store.write(INDEX, index_file(manifest, table))
     store.write(MANIFEST, manifest.to_bytes())
     return manifest
 
 
-def index_entries(rows: Sequence[ShardRow], *, zipped: bool) -> list[IndexEntry]:
-    """The shard table as `index.json` tells it."""
-    return [
+def index_file(manifest: DatasetManifest, table: ShardTable) -> bytes:
+    """`index.json`: the shard table as mosaicml-streaming reads it."""
+    zipped = manifest.compression != "none"
+    entries = [
         IndexEntry(
             name=row.name.removesuffix(".zstd"),
             raw_bytes=row.raw_bytes,
@@ -118,8 +116,11 @@ def index_entries(rows: Sequence[ShardRow], *, zipped: bool) -> list[IndexEntry]
             documents=row.documents,
             stored=(row.name, row.stored_bytes, row.stored_sha256) if zipped else None,
         )
-        for row in rows
+        for row in table.rows()
     ]
+    return encode_index(
+        entries, dtype=manifest.dtype, shard_bytes=manifest.shard_bytes, compression=manifest.compression
+    )
 
 
 def sweep(store: Store, expected: set[str]) -> set[str]:

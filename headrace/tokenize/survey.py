@@ -34,7 +34,7 @@ class Document:
 
 def sources(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of `sources.parquet`."""
-    rows: list[dict[str, Any]] = read_table(dataset.store.read(SOURCES)).to_pylist()
+    rows: list[dict[str, Any]] = read_table(dataset.read(SOURCES)).to_pylist()
     return rows
 
 
@@ -98,7 +98,7 @@ def _document(dataset: Dataset, shard: int, index: int) -> Document:
     from headrace.dataeng.shards import OpenShards
 
     ids = OpenShards(dataset).get(shard).tokens(index).tolist()
-    tokenizer = load(dataset.store.read(TOKENIZER), TOKENIZER)
+    tokenizer = load(dataset.read(TOKENIZER), TOKENIZER)
     before = int(np.sum(dataset.shards.documents[:shard]))
     lineage = _lineage(dataset, shard).slice(index, 1).to_pylist()[0]
     lineage["text_hash"] = lineage["text_hash"].hex()

@@ -19,9 +19,10 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import read_lineage, text_hash
 from headrace.errors import DamageError, InputError
 from headrace.manifests.canonical import sha256_hex
+from headrace.manifests.dataset import plain_name
 from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardRow
-from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, index_entries
+from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, index_file
 from headrace.tokenize.tokenizers import load
 
 
@@ -91,23 +92,25 @@ def _file_problems(dataset: Dataset) -> Iterator[Problem]:
         if problem := _differs(data, entry.bytes, entry.sha256):
             yield Problem(file=name, problem=problem)
         else:
-            contents[name] = data
+            contents[plain_name(name)] = data
     counts, table = manifest.counts, dataset.shards
     if int(table.tokens.sum()) != counts.tokens or int(table.documents.sum()) != counts.documents:
         yield Problem(file="manifest.json", problem="its counts are not the sums over the shard table")
     if sum(manifest.rejects.values()) != counts.rejected:
         yield Problem(file="manifest.json", problem="its rejects by reason do not add up")
-    if mds.INDEX in contents:
-        zipped = manifest.compression != "none"
-        index = mds.encode_index(
-            index_entries(table.rows(), zipped=zipped),
-            dtype=manifest.dtype,
-            shard_bytes=manifest.shard_bytes,
-            compression=manifest.compression,
-        )
-        if index != contents[mds.INDEX]:
-            yield Problem(file=mds.INDEX, problem="does not list the shards of the shard table")
+    if dataset.is_newest:  # it lists the newest version, and no other has one
+        yield from _index_problems(dataset)
     yield from _table_problems(dataset, contents)
+
+
+def _index_problems(dataset: Dataset) -> Iterator[Problem]:
+    try:
+        found = dataset.store.read(mds.INDEX)
+    except FileNotFoundError:
+        yield Problem(file=mds.INDEX, problem="missing")
+        return
+    if found != index_file(dataset.manifest, dataset.shards):
+        yield Problem(file=mds.INDEX, problem="does not list the shards of the shard table")
 
 
 def _table_problems(dataset: Dataset, contents: dict[str, bytes]) -> Iterator[Problem]:
@@ -222,8 +225,8 @@ def _suspects(dataset: Dataset, row: ShardRow, raw: bytes, lineage: Any) -> list
         return documents
     manifest = dataset.manifest
     try:
-        tokenizer = load(dataset.store.read(TOKENIZER), TOKENIZER)
-    except (FileNotFoundError, InputError):  # it is a problem of its own
+        tokenizer = load(dataset.read(TOKENIZER), TOKENIZER)
+    except (DamageError, InputError):  # it is a problem of its own
         return documents
     lengths = lineage["tokens"].to_numpy()
     sizes = mds.sample_bytes(lengths, manifest.dtype)

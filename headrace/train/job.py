@@ -46,13 +46,14 @@ def prepare(config: RunConfig, place: Place) -> Job:
     """
     if config.metrics.tensorboard:
         require_tensorboard()
-    plan = build_plan(config.data)
+    saved = Path(config.run.dir) / PLAN
+    before = _saved_plan(saved)
+    plan = build_plan(config.data, before)
     problems = [*_batch_problems(config, place), *_vocabulary_problems(config, plan)]
     if problems:
         raise UsageError("this run cannot start:\n" + "\n".join(f"  {problem}" for problem in problems))
-    saved = Path(config.run.dir) / PLAN
-    if saved.exists():
-        _require_same_plan(plan, type(plan).load(saved), saved)
+    if before is not None:
+        _require_same_plan(plan, before, saved)
     return Job(config=config, plan=plan, place=place)
 
 
@@ -70,13 +71,33 @@ def _require_same_plan(plan: Plan, found: Plan, where: Path) -> None:
     )
 
 
-def build_plan(data: DataConfig) -> Plan:
-    """The plan that the `data` section describes."""
+def _saved_plan(path: Path) -> Plan | None:
+    from headrace.dataeng.plan import Plan
+
+    return Plan.load(path) if path.exists() else None
+
+
+def build_plan(data: DataConfig, before: Plan | None = None) -> Plan:
+    """The plan that the `data` section describes.
+
+    before: what the run has used so far. A dataset that has grown since is opened at the version that is in it.
+    """
     from headrace.dataeng.plan import Plan
     from headrace.dataeng.source import PlanSource
+    from headrace.dataeng.versions import split_version
 
+    used = {} if before is None else {source.name: source for source in before.sources}
+    sources = []
+    for given in data.sources:
+        source = PlanSource.open(given.uri, weight=given.weight, name=given.name)
+        pinned = used.get(source.name)
+        if pinned is not None and pinned.uri == source.uri and split_version(given.uri)[1] is None:
+            source = PlanSource.open(
+                given.uri, weight=given.weight, name=given.name, version=pinned.content_hash
+            )
+        sources.append(source)
     return Plan.create(
-        [PlanSource.open(source.uri, weight=source.weight, name=source.name) for source in data.sources],
+        sources,
         sequence_length=data.sequence_length,
         seed=data.seed,
         lanes=data.lanes,

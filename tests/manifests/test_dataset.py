@@ -67,6 +67,18 @@ def test_law_1_shards_swapped_at_equal_size_are_another_content(tmp_path: Path) 
         ("files", {}, r"lists no shards\.parquet"),
         ("tokenizer.more", 1, "unknown entries"),
         ("surprise", 1, "unknown entries"),
+        ("next_unit", -1, "next_unit is -1"),
+        ("change", [], "change is"),
+        ("parent", "0" * 63, "not a SHA-256"),
+        ("parent", 1, "parent is 1"),
+        (
+            "files",
+            {
+                name: {"bytes": 1, "sha256": ""}
+                for name in ("shards.parquet", "shards.0123456789abcdef.parquet")
+            },
+            "a file twice",
+        ),
     ],
 )
 def test_an_altered_head_is_refused_with_its_reason(
