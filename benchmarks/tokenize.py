@@ -127,15 +127,16 @@ def _pipeline(paths: list[Path], data: bytes, out: Path, *, fast: bool) -> Calla
     from headrace.dataeng.storage import Store
     from headrace.tokenize.config import TokenizeConfig
     from headrace.tokenize.tokenizers import identify
+    from headrace.tokenize.tools import Context, Tools
     from headrace.tokenize.units import Unit, plan_units, unit_bytes
-    from headrace.tokenize.worker import Context, Task, UnitRunner
+    from headrace.tokenize.worker import TokenizeUnit
 
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     config = TokenizeConfig(id_column="id")
     found = discover([str(path) for path in paths], id_column="id")
     identity = identify(data, "benchmark")
-    runner = UnitRunner(
+    tools = Tools(
         Context(
             store=Store(out),
             tokenizer=data,
@@ -147,15 +148,17 @@ def _pipeline(paths: list[Path], data: bytes, out: Path, *, fast: bool) -> Calla
             fast_tokenizer=fast,
         )
     )
-    assert not runner.take_notes()
+    assert not tools.take_notes()
     tasks = [
-        Task(unit=unit, sources={file: found.sources[file] for file in unit.files})
+        TokenizeUnit(unit=unit, sources={file: found.sources[file] for file in unit.files})
         for unit in plan_units(found.sources, unit_bytes(found.sources, config.shard_bytes))
     ]
     first = tasks[0].unit
     warm = Unit(index=len(tasks), slices=first.slices[:1])  # kernels are compiled, libraries imported
-    runner.run(Task(unit=warm, sources={file: found.sources[file] for file in warm.files}), lambda _: None)
-    return lambda: sum(runner.run(task, lambda _: None).total("text_bytes") for task in tasks)
+    TokenizeUnit(unit=warm, sources={file: found.sources[file] for file in warm.files}).run(
+        tools, lambda _: None
+    )
+    return lambda: sum(task.run(tools, lambda _: None).total("text_bytes") for task in tasks)
 
 
 def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> tuple[float, float]:

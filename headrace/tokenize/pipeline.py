@@ -28,12 +28,14 @@ from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
+from headrace.tokenize.executors.base import Done
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
+from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
 from headrace.tokenize.units import Unit, plan_units, unit_bytes
-from headrace.tokenize.worker import Context, Done, Task
+from headrace.tokenize.worker import TokenizeUnit
 
 _MAX_SLICE_BYTES = 4 << 20
 # Less text than this a process is encoded by the reference before a fast backend is even loaded.
@@ -316,10 +318,12 @@ def _run_units(
     among_shares: bool = False,
 ) -> tuple[list[UnitRecord], tuple[str, ...]]:
     """The record of every unit, and what the workers had to tell, each thing once."""
-    from headrace.tokenize.pool import Pool
+    from headrace.tokenize.executors.local import LocalExecutor
 
     earlier = Journal(store).records()
-    tasks = [Task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
+    tasks = [
+        TokenizeUnit(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units
+    ]
     num_workers = max(1, min(execution.workers, len(tasks)))
     context = Context(
         store=store,
@@ -339,12 +343,12 @@ def _run_units(
     if not tasks:
         return records, ()
     try:
-        with Pool(num_workers, context) as pool:
-            for unit, report in pool.run(tasks):
+        with LocalExecutor(num_workers, context) as executor:
+            for unit, report in executor.run(tasks):
                 if isinstance(report, Done):
-                    records.append(report.record)
+                    records.append(report.result)
                     notes |= dict.fromkeys(report.notes)
-                    tracker.done(report.record, resumed=report.record == earlier.get(unit))
+                    tracker.done(report.result, resumed=report.result == earlier.get(unit))
                 else:
                     tracker.open(unit, report)
     except BaseException:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from headrace.tokenize.config import Progress
+from headrace.tokenize.executors.base import Counts
 from headrace.tokenize.journal import COUNTED, UnitRecord
 from headrace.tokenize.units import Unit
-from headrace.tokenize.worker import Counts
 
 
 class Tracker:

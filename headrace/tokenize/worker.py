@@ -1,23 +1,12 @@
-"""Turn one work unit into stored shards, lineage and rejects, and then into the record that says so.
-
-Runs in a spawned process, which takes units over a pipe until it is told that there are no more, and which ends at
-once when its parent does: two runs never write to one dataset.
-"""
+"""Turn one work unit into stored shards, lineage and rejects, and then into the record that says so."""
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
-import threading
 import time
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 import numpy as np
@@ -31,22 +20,17 @@ from headrace.dataeng.sources.base import (
     NOT_TOKENIZABLE,
     TOO_LARGE,
     Batch,
-    Columns,
     Slice,
     SourceDamage,
-    SourceFile,
     read_slice,
 )
-from headrace.dataeng.storage import Store
-from headrace.errors import DamageError, HeadraceError, InputError, MissingExtra
 from headrace.manifests.canonical import sha256_hex
-from headrace.manifests.dataset import TokenizerId
 from headrace.manifests.shard_table import ShardRow
-from headrace.tokenize.backends import Disagreement, Fast, Gate, fast_backend
-from headrace.tokenize.config import TokenizeConfig
+from headrace.tokenize.backends import Disagreement, Gate
+from headrace.tokenize.damage import SliceDamage, past_damage
+from headrace.tokenize.executors.base import Counts, Task
 from headrace.tokenize.journal import (
     COUNTED,
-    Journal,
     SourceCounts,
     StoredFile,
     UnitRecord,
@@ -55,8 +39,8 @@ from headrace.tokenize.journal import (
     rejects_name,
 )
 from headrace.tokenize.shard_writer import ShardWriter
-from headrace.tokenize.tokenizers import Encoder, load
-from headrace.tokenize.units import Unit
+from headrace.tokenize.tokenizers import Encoder
+from headrace.tokenize.tools import Context, Tools
 
 _ENCODE_BYTES: Final = 1 << 20  # of text at a time: bounds what the tokenizer holds
 _REPORT_SECONDS: Final = 0.25
@@ -64,156 +48,48 @@ _MAX_EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
-    """What every worker of a job needs, once."""
+class TokenizeUnit(Task):
+    """`earlier`: the record of an earlier run, to be believed only after a look at its files."""
 
-    store: Store
-    tokenizer: bytes
-    identity: TokenizerId
-    columns: Columns
-    config: TokenizeConfig
-    dtype: str
-    quarantine_damage: bool
-    threads: int = 1  # that encode, in each process
-    fast_tokenizer: bool = False
-    exact_check_full: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
-    """One unit, the files it reads, and the record of an earlier run, to be believed only after a look at its files."""
-
-    unit: Unit
-    sources: dict[int, SourceFile]
     earlier: UnitRecord | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What an open unit has done so far."""
-
-    rows: int = 0
-    documents: int = 0
-    rejected: int = 0
-    tokens: int = 0
-    text_bytes: int = 0
-    rejects: Mapping[str, int] = field(default_factory=dict)  # by reason
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """`notes` are for people: which tokenizer was at work, and why. They are in no file."""
-
-    record: UnitRecord
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A deliberate error (`kind` is its class), or with no kind a traceback."""
-
-    kind: type[HeadraceError] | None
-    message: str
-
-
-Report = Counts | Done | Failed
-
-
-def main(connection: Connection, context: Context) -> None:
-    """The process: Task or None (the end) comes in; Counts, and for each Task one Done or Failed, go out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the pool had it from the start
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # our own threads encode, as many as the job was given
-    try:
-        runner = UnitRunner(context)
-        gc.freeze()  # what is loaded by now stays: no collection need look at it again
-        while (task := connection.recv()) is not None:
-            record = runner.run(task, connection.send)
-            connection.send(Done(record, runner.take_notes()))
-    except HeadraceError as error:
-        # Told by a message alone, which is how all but MissingExtra can be raised again.
-        ours = (k for k in type(error).__mro__ if k.__module__ == HeadraceError.__module__)
-        kind = next(k for k in ours if k is not MissingExtra)
-        connection.send(Failed(kind, str(error)))
-    except EOFError:
-        return
-    except OSError as error:  # no space, no permission: the system says it best
-        connection.send(Failed(InputError, str(error)))
-    except Exception:  # noqa: BLE001 every end of a worker is told to the parent
-        connection.send(Failed(None, traceback.format_exc()))
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-class UnitRunner:
-    """Does units, one after another, with one tokenizer."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        tokenizer = load(context.tokenizer, "tokenizer.json")
-        self._encoder = Encoder(tokenizer, context.identity, context.dtype)
-        self._journal = Journal(context.store)
-        self._notes: list[str] = []
-        self._fast: Fast | None = None
-        if context.fast_tokenizer:
-            found = fast_backend(context.tokenizer, self._encoder.reference)
-            if isinstance(found, Fast):
-                self._fast = found
-            else:
-                self._notes.append(f"{found.reason}; tokenizers encodes all files")
-
-    def take_notes(self) -> tuple[str, ...]:
-        """What there is to tell since the last call."""
-        notes, self._notes = tuple(self._notes), []
-        return notes
-
-    def run(self, task: Task, report: Callable[[Counts], None]) -> UnitRecord:
+    def run(self, tools: Tools, report: Callable[[Counts], None]) -> UnitRecord:
         """Does the unit unless an earlier run did and all its files are as they were written.
 
         Damage is looked at again: what was met then may have been on the way, or has been restored since; and it is
         for this run to say what is done about it.
         """
-        earlier, store = task.earlier, self._context.store
+        earlier, context = self.earlier, tools.context
         believed = earlier is not None and DAMAGED not in earlier.rejects
-        if earlier is not None and believed and all(is_intact(store, file) for file in files_of(earlier)):
+        if (
+            earlier is not None
+            and believed
+            and all(is_intact(context.store, file) for file in files_of(earlier))
+        ):
             return earlier
-        damaged = {part: 0 for part in task.unit.slices if part.damage is not None}
-        seen: set[Slice] = set()
         by_reference: set[int] = set()
-        while True:
-            gates = {
-                file: Gate(
-                    self._encoder.reference,
-                    None if file in by_reference else self._fast,
-                    source.fingerprint,
-                    full=self._context.exact_check_full,
-                )
-                for file, source in task.sources.items()
-            }
-            attempt = _Attempt(self._context, self._encoder, gates, task, report)
-            try:
-                record = attempt.run(damaged if self._context.quarantine_damage else {})
-                break
-            except _FileDisagreement as error:
-                # Its documents may already be in a shard, so begin again, with the definition for this file.
-                by_reference.add(error.file)
-                name = task.sources[error.file].name
-                self._notes.append(f"{name}: {error}; tokenizers encodes unit {task.unit.index} of this file")
-            except _SliceDamage as error:
-                # Rows of the slice may already be in a shard, so begin again: the first time to see whether the
-                # damage is in the file or was on the way, then without any of them.
-                if error.part in seen and not self._context.quarantine_damage:
-                    raise
-                if error.part in seen:
-                    damaged[error.part] = error.intact_rows
-                seen.add(error.part)
-        self._journal.write(record)
+
+        def attempt(damaged: Mapping[Slice, int]) -> UnitRecord:
+            while True:
+                gates = {
+                    file: Gate(
+                        tools.encoder.reference,
+                        None if file in by_reference else tools.fast,
+                        source.fingerprint,
+                        full=context.exact_check_full,
+                    )
+                    for file, source in self.sources.items()
+                }
+                try:
+                    return _Attempt(context, tools.encoder, gates, self, report).run(damaged)
+                except _FileDisagreement as error:
+                    # Its documents may already be in a shard, so begin again, with the definition for this file.
+                    by_reference.add(error.file)
+                    name = self.sources[error.file].name
+                    tools.note(f"{name}: {error}; tokenizers encodes unit {self.unit.index} of this file")
+
+        record = past_damage(self.unit, attempt, quarantine=context.quarantine_damage)
+        tools.journal.write(record)
         return record
 
 
@@ -223,14 +99,6 @@ class _FileDisagreement(Exception):
     def __init__(self, message: str, file: int) -> None:
         super().__init__(message)
         self.file = file
-
-
-class _SliceDamage(DamageError):
-    """Damage, with the slice it is in and how many of its rows are to be used all the same."""
-
-    def __init__(self, message: str, part: Slice, intact_rows: int) -> None:
-        super().__init__(message)
-        self.part, self.intact_rows = part, intact_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -277,7 +145,7 @@ class _Attempt:
     context: Context
     encoder: Encoder
     gates: dict[int, Gate]
-    task: Task
+    task: TokenizeUnit
     report: Callable[[Counts], None]
     rejects: list[Reject] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)  # of the rejects
@@ -336,7 +204,7 @@ class _Attempt:
                 try:
                     batch = next(batches, None)
                 except SourceDamage as error:
-                    raise _SliceDamage(str(error), part, error.intact_rows) from None
+                    raise SliceDamage(str(error), part, error.intact_rows) from None
                 if batch is None:
                     break
                 if intact_rows is None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from headrace.dataeng.sources.base import Slice
 from headrace.tokenize.config import Progress
+from headrace.tokenize.executors.base import Counts
 from headrace.tokenize.journal import SourceCounts, UnitRecord
 from headrace.tokenize.tracker import Tracker
 from headrace.tokenize.units import Unit
-from headrace.tokenize.worker import Counts
 
 
 def unit(index: int, text_bytes: int) -> Unit:

@@ -13,13 +13,15 @@ from headrace.dataeng import mds
 from headrace.dataeng.sources.discover import discover
 from headrace.dataeng.storage import Store
 from headrace.errors import DamageError
-from headrace.tokenize import worker
+from headrace.tokenize import tools, worker
 from headrace.tokenize.backends import BackendError, Encoded, Fast, Reference
 from headrace.tokenize.config import TokenizeConfig
+from headrace.tokenize.executors.base import Counts
 from headrace.tokenize.journal import Journal, UnitRecord
 from headrace.tokenize.tokenizers import identify
+from headrace.tokenize.tools import Context, Tools
 from headrace.tokenize.units import plan_units
-from headrace.tokenize.worker import Context, Counts, Task, UnitRunner
+from headrace.tokenize.worker import TokenizeUnit
 from tests.tokenize.jobs import file_hashes, some_texts, write_parquet
 
 
@@ -51,10 +53,12 @@ def run_unit(
         **options,
     )
     sink = reports if reports is not None else []
-    runner = UnitRunner(context)
-    record = runner.run(Task(unit=unit, sources=dict(enumerate(found.sources))), sink.append)
+    tools = Tools(context)
+    record = TokenizeUnit(unit=unit, sources=dict(enumerate(found.sources)), earlier=earlier).run(
+        tools, sink.append
+    )
     if notes is not None:
-        notes += runner.take_notes()
+        notes += tools.take_notes()
     return record
 
 
@@ -218,7 +222,7 @@ def test_a_file_on_which_the_fast_backend_differs_is_encoded_by_the_definition_a
     """The other file of the unit keeps the fast backend, which is seen by its ids: here they are wrong on purpose."""
     write_parquet(tmp_path / "a.parquet", ["wrong from the first document on", "x"])
     write_parquet(tmp_path / "b.parquet", ["y", "z"])
-    monkeypatch.setattr(worker, "fast_backend", lambda _data, reference: Liar(reference))
+    monkeypatch.setattr(tools, "fast_backend", lambda _data, reference: Liar(reference))
     notes: list[str] = []
     sources = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     record = run_unit(sources, tmp_path / "out", tokenizer_file, fast_tokenizer=True, notes=notes)

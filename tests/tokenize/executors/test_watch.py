@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.tokenize.watch import Watch
+from headrace.tokenize.executors.watch import Watch
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").is_file(), reason="processor time is read in /proc"

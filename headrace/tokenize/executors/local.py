@@ -17,9 +17,10 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 
 from headrace.errors import WorkerError
-from headrace.tokenize import worker
-from headrace.tokenize.watch import Watch
-from headrace.tokenize.worker import Context, Counts, Done, Failed, Task
+from headrace.tokenize.executors import process
+from headrace.tokenize.executors.base import Counts, Done, Failed, Task
+from headrace.tokenize.executors.watch import Watch
+from headrace.tokenize.tools import Context
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class _Worker:
     task: Task | None = None
 
 
-class Pool:
+class LocalExecutor:
     """Runs tasks in `num_workers` processes. Use as a context manager: leaving it ends them, whatever they do.
 
     A worker that says nothing and uses no processor for STUCK_LOOKS looks is stuck: stopped, or waiting for a lock or
@@ -52,16 +53,16 @@ class Pool:
         try:
             for number in range(num_workers):
                 ours, theirs = spawn.Pipe()
-                process = spawn.Process(
-                    target=worker.main,
+                child = spawn.Process(
+                    target=process.main,
                     args=(theirs, context),
                     name=f"headrace-tokenize-{number}",
                     daemon=True,
                 )
-                process.start()
+                child.start()
                 theirs.close()
-                assert process.pid is not None  # it was started
-                self._workers.append(_Worker(process, ours, Watch(process.pid)))
+                assert child.pid is not None  # it was started
+                self._workers.append(_Worker(child, ours, Watch(child.pid)))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -93,9 +94,7 @@ class Pool:
                 except (EOFError, OSError):
                     raise WorkerError(_obituary(each)) from None
                 if isinstance(report, Failed):
-                    if report.kind is None:
-                        raise WorkerError(f"{_doing(each.task)}: a worker failed:\n{report.message}")
-                    raise report.kind(report.message)
+                    raise report.error(each.task)
                 if isinstance(report, Done):
                     self._give(each, next(waiting, None))
                 yield unit, report
@@ -104,7 +103,7 @@ class Pool:
         each.watch.look()
         if each.watch.idle_looks >= self.STUCK_LOOKS:
             raise WorkerError(
-                f"{_doing(task)}: the worker process {each.process.pid} has said nothing and used no processor for "
+                f"{task.describe()}: the worker process {each.process.pid} has said nothing and used no processor for "
                 f"{self.STUCK_LOOKS * self.LOOK_SECONDS:,.0f} seconds; it is stopped or stuck, and is ended. Finished "
                 "units are kept: the same command continues with this one"
             )
@@ -117,7 +116,7 @@ class Pool:
             if task is not None:
                 raise WorkerError(_obituary(each)) from None
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(
@@ -139,15 +138,9 @@ def _obituary(each: _Worker) -> str:
     each.process.join(timeout=10)
     code = each.process.exitcode
     how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-    doing = _doing(each.task) if each.task is not None else "starting"
+    doing = each.task.describe() if each.task is not None else "starting"
     return (
         f"{doing}: the worker process ended by {how}. Finished units are kept: the same command continues "
         "with this one. If it was the kernel for want of memory, use fewer --workers; if it was a fast tokenizer "
         "that crashed, --tokenizer-backend reference gives the same bytes without it"
     )
-
-
-def _doing(task: Task) -> str:
-    names = [source.name for source in task.sources.values()]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more files" if len(names) > 3 else "")
-    return f"unit {task.unit.index} ({shown})"

@@ -10,19 +10,20 @@ from headrace.dataeng.sources.discover import discover
 from headrace.dataeng.storage import Store
 from headrace.errors import WorkerError
 from headrace.tokenize.config import TokenizeConfig
-from headrace.tokenize.pool import Pool
+from headrace.tokenize.executors.local import LocalExecutor
 from headrace.tokenize.tokenizers import identify
+from headrace.tokenize.tools import Context
 from headrace.tokenize.units import plan_units
-from headrace.tokenize.worker import Context, Task
+from headrace.tokenize.worker import TokenizeUnit
 from tests.tokenize.jobs import some_texts, write_parquet
 
 
-class Impatient(Pool):
+class Impatient(LocalExecutor):
     LOOK_SECONDS = 0.2
     STUCK_LOOKS = 5
 
 
-def run_while_stopped(context: Context, task: Task, pids: list[int]) -> None:
+def run_while_stopped(context: Context, task: TokenizeUnit, pids: list[int]) -> None:
     with Impatient(1, context) as pool:
         pids += [each.process.pid or 0 for each in pool._workers]
         os.kill(pids[0], signal.SIGSTOP)
@@ -50,6 +51,6 @@ def test_a_worker_that_stands_still_is_an_error_with_its_file_and_is_ended(
     )
     pids: list[int] = []
     with pytest.raises(WorkerError, match=r"a\.parquet.*used no processor"):
-        run_while_stopped(context, Task(unit=unit, sources=dict(enumerate(found.sources))), pids)
+        run_while_stopped(context, TokenizeUnit(unit=unit, sources=dict(enumerate(found.sources))), pids)
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
