@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,6 +46,11 @@ class Tools:
         encoder = Encoder(tokenizer, self.context.identity, self.context.dtype)
         gc.freeze()  # what is loaded by now stays: no collection need look at it again
         return encoder
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        """The threads that encode. They last, because the fast tokenizer keeps what it knows of words by thread."""
+        return ThreadPoolExecutor(max_workers=self.context.threads, thread_name_prefix="encode")
 
     @cached_property
     def fast(self) -> Fast | None:

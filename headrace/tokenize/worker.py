@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ class TokenizeUnit(Task):
                     for file, source in self.sources.items()
                 }
                 try:
-                    return _Attempt(context, tools.encoder, gates, self, report).run(damaged)
+                    return _Attempt(context, tools.encoder, tools.pool, gates, self, report).run(damaged)
                 except _FileDisagreement as error:
                     # Its documents may already be in a shard, so begin again, with the definition for this file.
                     by_reference.add(error.file)
@@ -144,6 +144,7 @@ class _Attempt:
 
     context: Context
     encoder: Encoder
+    pool: ThreadPoolExecutor
     gates: dict[int, Gate]
     task: TokenizeUnit
     report: Callable[[Counts], None]
@@ -163,19 +164,20 @@ class _Attempt:
             shard_bytes=context.config.shard_bytes,
             zstd_level=context.config.zstd_level,
         )
-        pool = ThreadPoolExecutor(max_workers=context.threads, thread_name_prefix="encode")
         waiting: deque[Future[_EncodedGroup]] = deque()
         try:
             with shards:
                 for group in self._groups(damaged):
-                    waiting.append(pool.submit(self._encode, group))
+                    waiting.append(self.pool.submit(self._encode, group))
                     if len(waiting) > context.threads + 1:
                         self._add(shards, waiting.popleft().result())
                 while waiting:
                     self._add(shards, waiting.popleft().result())
                 return self._record(shards.finish())
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for future in waiting:  # of an attempt that is given up
+                future.cancel()
+            wait(waiting)
 
     def _groups(self, damaged: Mapping[Slice, int]) -> Iterator[_Group]:
         begun: set[int] = set()
