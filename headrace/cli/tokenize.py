@@ -104,6 +104,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="reject longer texts (default: 16M)",
     )
+    filters = parser.add_argument_group(
+        "filters", "what is left out, in this order; docs/filters.md has the rules and the reasons"
+    )
+    filters.add_argument(
+        "--min-chars", type=int, metavar="N", help="reject documents of fewer Unicode characters"
+    )
+    filters.add_argument(
+        "--max-chars", type=int, metavar="N", help="reject documents of more Unicode characters"
+    )
     parser.add_argument(
         "--tokenizer-backend",
         choices=["auto", "fast", "reference"],
@@ -122,7 +131,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.01,
         metavar="FRACTION",
-        help="publish only if no more rows than this were rejected (default: 0.01)",
+        help="publish only if no more rows than this were rejected for faults; what filters reject is not counted "
+        "(default: 0.01)",
     )
     parser.add_argument(
         "--on-damage",
@@ -151,6 +161,7 @@ def run(args: argparse.Namespace) -> int:
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
+    from headrace.tokenize.filters.config import FilterConfig
     from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
@@ -165,6 +176,7 @@ def run(args: argparse.Namespace) -> int:
         compression="zstd:3" if args.compression == "zstd" else args.compression,
         max_document_bytes=args.max_document_bytes,
         tokenizer_recipe=args.tokenizer_recipe,
+        filters=FilterConfig(min_chars=args.min_chars, max_chars=args.max_chars),
     )
     show = reporter(args.progress)
     execution = Execution(

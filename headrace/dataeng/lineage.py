@@ -6,8 +6,6 @@ Training never reads it; tracing, verification and takedown do. `docs/formats/li
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -128,28 +126,6 @@ class LineageWriter:
         self._writer.write_table(table.slice(0, count).combine_chunks())
         self._held = table.slice(count).to_batches()
         self._num_held -= count
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Reject:
-    """A row that is not a document. `part` is the position of its slice in the unit: by it and the row rejects are ordered."""
-
-    part: int
-    row: int
-    source: str = field(compare=False)
-    row_group: int | None = field(compare=False)
-    byte_offset: int | None = field(compare=False)
-    reason: str = field(compare=False)
-
-    def describe(self) -> str:
-        """In words."""
-        return f"{self.source}: {place(self.row_group, self.row, self.byte_offset)}: {self.reason}"
-
-
-def rejects_file(rejects: Sequence[Reject]) -> bytes:
-    """The Parquet file with REJECTS_SCHEMA."""
-    columns = {name: [getattr(reject, name) for reject in rejects] for name in REJECTS_SCHEMA.names}
-    return encode_table(pa.table(columns, REJECTS_SCHEMA))
 
 
 def encode_table(table: Any) -> bytes:

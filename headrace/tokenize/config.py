@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import UsageError
+from headrace.tokenize.filters.config import FilterConfig
 
 ALGORITHM_VERSION: Final = 2  # grows whenever the same inputs and configuration would give other bytes
 MIN_SHARD_BYTES: Final = 1 << 10
@@ -28,6 +29,7 @@ class TokenizeConfig:
     shard_bytes: int = 64 << 20  # of raw shard, at most
     compression: str = "none"  # or "zstd:LEVEL"
     max_document_bytes: int = 16 << 20  # of text; longer documents are rejected
+    filters: FilterConfig = field(default_factory=FilterConfig)
 
     def __post_init__(self) -> None:
         if not MIN_SHARD_BYTES <= self.shard_bytes <= MAX_SHARD_BYTES:
@@ -73,7 +75,7 @@ class Execution:
     """None of it changes a published byte."""
 
     workers: int = 1
-    max_rejects: float = 0.01  # of all rows; above it nothing is published
+    max_rejects: float = 0.01  # faults, of all rows; above it nothing is published
     quarantine_damage: bool = False  # reject the rows of damaged row groups and records, rather than stop
     tokenizer_backend: str = "auto"  # "fast" also for jobs too small to gain by it; "reference" never
     exact_check: str = "sample"  # or "full": every document is encoded by the definition too

@@ -29,6 +29,7 @@ from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.executors.base import Done
+from headrace.tokenize.filters.prepare import Prepared, prepare
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import Job, publish, sweep
 from headrace.tokenize.tokenizers import identify
@@ -190,13 +191,15 @@ def _read(
         slice_bytes=min(_MAX_SLICE_BYTES, 2 * config.shard_bytes),
         allow_damage=execution.quarantine_damage,
     )
+    filters = prepare(config.filters)
     job = Job(
         sources=found.sources,
         tokenizer=tokenizer_bytes,
         identity=identity,
         config=config,
         dtype=token_dtype(identity.vocab_size),
-        resolved=_resolved(config, found),
+        filters=filters,
+        resolved=_resolved(config, found, filters),
         inputs=_inputs(found.sources),
         software=_software(),
     )
@@ -212,7 +215,8 @@ def _bytes_of(uri: str) -> bytes:
         return file.read()
 
 
-def _resolved(config: TokenizeConfig, found: Discovered) -> dict[str, Any]:
+def _resolved(config: TokenizeConfig, found: Discovered, filters: Prepared) -> dict[str, Any]:
+    described = filters.described()
     return {
         "algorithm": ALGORITHM_VERSION,
         "documents": config.documents,
@@ -221,6 +225,7 @@ def _resolved(config: TokenizeConfig, found: Discovered) -> dict[str, Any]:
         "tfrecord_payload": config.tfrecord_payload,
         "unit_bytes": unit_bytes(found.sources, config.shard_bytes),
         "max_document_bytes": config.max_document_bytes,
+        **({"filters": described} if described else {}),
     }
 
 
@@ -333,6 +338,7 @@ def _run_units(
         config=job.config,
         dtype=job.dtype,
         quarantine_damage=execution.quarantine_damage,
+        filters=job.filters,
         threads=max(1, _num_cores() // num_workers),
         fast_tokenizer=_wants_fast(units, num_workers, execution),
         exact_check_full=execution.exact_check == "full",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
@@ -30,6 +30,8 @@ from headrace.manifests.dataset import (
 from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import TokenizeConfig
+from headrace.tokenize.filters.prepare import Prepared
+from headrace.tokenize.filters.reasons import num_faults, was_asked_for
 from headrace.tokenize.journal import COUNTED, SourceCounts, UnitRecord
 
 SOURCES: Final = "sources.parquet"
@@ -46,6 +48,7 @@ class Job:
     identity: TokenizerId
     config: TokenizeConfig
     dtype: str
+    filters: Prepared = field(default_factory=Prepared)
     resolved: dict[str, Any]  # `config` of the manifest
     inputs: dict[str, Any]
     software: dict[str, str]
@@ -56,7 +59,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
 
     Raises:
         DamageError: rows that are neither documents nor rejects, or shards that are gone; nothing is published.
-        BudgetError: no documents, or too many rejects; nothing is published.
+        BudgetError: no documents, or too many rejects that no filter asked for; nothing is published.
     """
     records = sorted(records, key=lambda record: record.unit)
     totals = {name: sum(record.total(name) for record in records) for name in COUNTED}
@@ -167,18 +170,24 @@ def _check_accounts(
 def _check_budget(
     totals: dict[str, int], rejects: Counter[str], records: Sequence[UnitRecord], max_rejects: float
 ) -> None:
-    seen = f"{totals['rows']:,} rows seen, {totals['documents']:,} kept, {totals['rejected']:,} rejected"
+    faults = num_faults(rejects)
+    filtered = totals["rejected"] - faults
+    seen = f"{totals['rows']:,} rows seen, {totals['documents']:,} kept, {totals['rejected']:,} rejected" + (
+        f", {filtered:,} of them by filters" if filtered else ""
+    )
     reasons = "".join(f"\n  {reason}: {count:,}" for reason, count in rejects.most_common())
-    examples = [example for record in records for example in record.examples][:5]
+    examples = [example for record in records for example in record.examples]
+    examples.sort(key=lambda example: was_asked_for(example.rpartition(": ")[2]))  # faults first
+    examples = examples[:5]
     first = "\nThe first of them:" + "".join(f"\n  {example}" for example in examples) if examples else ""
     if not totals["documents"]:
         raise BudgetError(f"no document is left, so nothing is published: {seen}{reasons}{first}")
-    share = totals["rejected"] / totals["rows"]
+    share = faults / totals["rows"]
     if share > max_rejects:  # a quotient, as `_enough` gives one: 0.29 * 100 is less than 29
         raise BudgetError(
-            f"{share:.2%} of the rows were rejected, over the budget of {max_rejects:.2%}, so nothing is published: "
-            f"{seen}{reasons}{first}\nThe work is kept: run the same command with --max-rejects "
-            f"{_enough(totals['rejected'], totals['rows'])} to publish it"
+            f"{share:.2%} of the rows were rejected{' for faults' if filtered else ''}, over the budget of "
+            f"{max_rejects:.2%}, so nothing is published: {seen}{reasons}{first}\nThe work is kept: run the same "
+            f"command with --max-rejects {_enough(faults, totals['rows'])} to publish it"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.dataeng.sources.base import Columns
@@ -12,6 +12,8 @@ from headrace.dataeng.storage import Store
 from headrace.manifests.dataset import TokenizerId
 from headrace.tokenize.backends import Fast, fast_backend
 from headrace.tokenize.config import TokenizeConfig
+from headrace.tokenize.filters.chain import Chain
+from headrace.tokenize.filters.prepare import Prepared
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.tokenizers import Encoder, load
 
@@ -27,6 +29,7 @@ class Context:
     config: TokenizeConfig
     dtype: str
     quarantine_damage: bool
+    filters: Prepared = field(default_factory=Prepared)
     threads: int = 1  # that encode, in each process
     fast_tokenizer: bool = False
     exact_check_full: bool = False
@@ -39,6 +42,11 @@ class Tools:
         self.context = context
         self.journal = Journal(context.store)
         self._notes: list[str] = []
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The job's filters."""
+        return self.context.filters.chain()
 
     @cached_property
     def encoder(self) -> Encoder:

@@ -13,7 +13,6 @@ from headrace.dataeng import lineage
 from headrace.dataeng.lineage import (
     SCHEMA,
     LineageWriter,
-    Reject,
     encode_table,
     lineage_rows,
     place,
@@ -97,23 +96,6 @@ def test_pages_have_checksums() -> None:
 def test_what_is_not_lineage_is_damage(table: Any) -> None:
     with pytest.raises(DamageError):
         read_lineage(b"" if table is None else encode_table(table), "here")
-
-
-def test_a_reject_in_words_says_where_it_is() -> None:
-    assert (
-        Reject(0, 1_000, "a.parquet", 3, None, "null").describe() == "a.parquet: row group 3, row 1,000: null"
-    )
-    damaged = Reject(0, 2, "b.tfrecord", None, 5_000, "damaged")
-    assert damaged.describe() == "b.tfrecord: record 2 at byte 5,000: damaged"
-
-
-def test_rejects_are_ordered_by_slice_and_row() -> None:
-    rejects = [
-        Reject(1, 0, "b", 0, None, "null"),
-        Reject(0, 10, "a", 0, None, "null"),
-        Reject(0, 9, "a", 0, None, "z"),
-    ]
-    assert [(reject.part, reject.row) for reject in sorted(rejects)] == [(0, 9), (0, 10), (1, 0)]
 
 
 @pytest.mark.parametrize(

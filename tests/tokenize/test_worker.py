@@ -13,7 +13,7 @@ from headrace.dataeng import mds
 from headrace.dataeng.sources.discover import discover
 from headrace.dataeng.storage import Store
 from headrace.errors import DamageError
-from headrace.tokenize import tools, worker
+from headrace.tokenize import reading, tools
 from headrace.tokenize.backends import BackendError, Encoded, Fast, Reference
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.executors.base import Counts
@@ -201,7 +201,7 @@ def test_law_4_neither_the_backend_nor_the_number_of_threads_changes_a_byte(
 ) -> None:
     if backend != "reference":
         pytest.importorskip("fastokens", reason="fastokens is not installed: pip install 'headrace[fast]'")
-    monkeypatch.setattr(worker, "_ENCODE_BYTES", 500)  # so that many groups are on their way at a time
+    monkeypatch.setattr(reading, "_GROUP_BYTES", 500)  # so that many groups are on their way at a time
     write_parquet(tmp_path / "a.parquet", some_texts(3, 300))
     plain = run_unit(tmp_path / "a.parquet", tmp_path / "plain", tokenizer_file)
     record = run_unit(

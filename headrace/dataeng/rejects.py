@@ -1,0 +1,104 @@
+"""Rows that are not documents, by column: a filter may reject most of a corpus, so there is no Python object a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table, place
+
+_NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """What the rows of one slice have in common. `part` is the position of the slice in its unit."""
+
+    part: int
+    source: str
+    row_group: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Some:
+    place: Place
+    rows: NDArray[np.int64]
+    byte_offsets: NDArray[np.int64] | None
+    reason: str
+
+
+class Rejects:
+    """The rejects of one unit, added in any order and given back in that of slices and rows."""
+
+    def __init__(self) -> None:
+        self._held: list[_Some] = []
+
+    def add(
+        self, where: Place, rows: NDArray[np.int64], byte_offsets: NDArray[np.int64] | None, reason: str
+    ) -> None:
+        """rows, byte_offsets: int64 [rejects]. A reason of its own for each is a call of its own."""
+        if len(rows):
+            self._held.append(_Some(where, rows, byte_offsets, reason))
+
+    def counts(self) -> dict[str, int]:
+        """How many rows by reason, sorted by reason."""
+        found = Counter[str]()
+        for some in self._held:
+            found[some.reason] += len(some.rows)
+        return dict(sorted(found.items()))
+
+    def describe(self, most: int, wanted: Callable[[str], bool] = lambda _reason: True) -> Iterator[str]:
+        """The first `most` of them whose reason is `wanted`, in words."""
+        columns = self._columns()
+        of_interest = np.array([wanted(some.reason) for some in self._held], bool)
+        for number in np.flatnonzero(of_interest[columns["some"]])[:most].tolist():
+            some = self._held[int(columns["some"][number])]
+            offset = int(columns["byte_offset"][number])
+            row = int(columns["row"][number])
+            where = place(some.place.row_group, row, None if offset == _NO_OFFSET else offset)
+            yield f"{some.place.source}: {where}: {some.reason}"
+
+    def to_parquet(self) -> bytes:
+        """The file with REJECTS_SCHEMA."""
+        columns = self._columns()
+        some, no_offset = columns["some"], columns["byte_offset"] == _NO_OFFSET
+        table = {
+            "source": _pick([each.place.source for each in self._held], pa.string(), some),
+            "row_group": _pick([each.place.row_group for each in self._held], pa.int32(), some),
+            "row": pa.array(columns["row"]),
+            "byte_offset": pa.array(columns["byte_offset"], mask=no_offset),
+            "reason": _pick([each.reason for each in self._held], pa.string(), some),
+        }
+        return encode_table(pa.table(table, REJECTS_SCHEMA))
+
+    def _columns(self) -> dict[str, NDArray[np.int64]]:
+        """In order; `some` is the number of the call that added the row."""
+        held = self._held
+        sizes = [len(some.rows) for some in held]
+        columns = {
+            "row": _joined([some.rows for some in held]),
+            "byte_offset": _joined(
+                [
+                    np.full(len(some.rows), _NO_OFFSET) if some.byte_offsets is None else some.byte_offsets
+                    for some in held
+                ]
+            ),
+            "some": np.repeat(np.arange(len(held)), sizes),
+        }
+        part = np.repeat(np.array([some.place.part for some in held], np.int64), sizes)
+        order = np.lexsort((columns["row"], part))
+        return {name: column[order] for name, column in columns.items()}
+
+
+def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _pick(values: list[Any], kind: Any, numbers: NDArray[np.int64]) -> Any:
+    return pa.array(values, kind).take(pa.array(numbers))

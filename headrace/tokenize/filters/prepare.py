@@ -1,0 +1,35 @@
+"""From what a user asked for to what a worker needs, once a job and before any work."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace.tokenize.filters.chain import Chain, Filter
+from headrace.tokenize.filters.config import FilterConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """The filters of a job, as they are sent to its workers."""
+
+    config: FilterConfig = field(default_factory=FilterConfig)
+
+    def described(self) -> dict[str, Any]:
+        """For the manifest and the job's identity: what is set, and the hashes of what it names. Empty: no filter."""
+        return {name: value for name, value in asdict(self.config).items() if value is not None}
+
+    def chain(self) -> Chain:
+        """In the order that `filters/__init__.py` draws."""
+        from headrace.tokenize.filters.length import LengthFilter
+
+        config = self.config
+        filters: list[Filter] = []
+        if config.min_chars is not None or config.max_chars is not None:
+            filters.append(LengthFilter(config.min_chars, config.max_chars))
+        return Chain(filters)
+
+
+def prepare(config: FilterConfig) -> Prepared:
+    """Raises UsageError or InputError for what cannot be loaded."""
+    return Prepared(config=config)

@@ -1,0 +1,103 @@
+"""Filters in a whole job: what they reject is accounted for, is not a fault, and decides which job it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.dataeng.dataset import Dataset
+from tests.tokenize.jobs import CommandLine, file_hashes, some_texts
+
+FILTERS = ("--min-chars", "40", "--max-chars", "400")
+
+
+@pytest.fixture(scope="module")
+def filtering(command: CommandLine) -> CommandLine:
+    """The odd corpus, with a filter that rejects much of it."""
+    return replace(command, options=(*command.options, *FILTERS))
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory, filtering: CommandLine) -> Path:
+    out = tmp_path_factory.mktemp("filtered") / "dataset"
+    filtering.run(out, "--workers", "1")
+    return out
+
+
+def expected_reasons() -> dict[tuple[str, int], str | None]:
+    """By file and number of the document: why it is left out, or None."""
+    found: dict[tuple[str, int], str | None] = {}
+    for seed, name in enumerate(["a.parquet", "b.tfrecord", "c.parquet", "d.tfrecord"]):
+        for number, text in enumerate(some_texts(seed, 120)):
+            reason = None
+            if text is None:
+                reason = "null" if name.endswith("parquet") else "no_text"
+            elif not text.strip(" \t\n\r"):
+                reason = "blank" if text else "empty"
+            elif len(text) < 40:
+                reason = "length:short"
+            elif len(text) > 400:
+                reason = "length:long"
+            found[name, number] = reason
+    return found
+
+
+def test_law_5_what_a_filter_rejects_is_listed_with_its_reason_and_counted(filtered: Path) -> None:
+    manifest = Dataset.open(filtered).manifest
+    expected = expected_reasons()
+    reasons = sorted(reason for reason in expected.values() if reason is not None)
+    assert manifest.rejects == {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+    assert manifest.rejects["length:short"] > 10
+    assert manifest.rejects["length:long"] > 10
+    assert manifest.counts.rows == manifest.counts.documents + len(reasons) == 480
+    found = pq.read_table(filtered / "rejects.parquet").to_pylist()
+    # 16 rows are a row group of the Parquet files.
+    numbered = {
+        (Path(row["source"]).name, 16 * (row["row_group"] or 0) + row["row"]): row["reason"] for row in found
+    }
+    assert numbered == {row: reason for row, reason in expected.items() if reason is not None}
+
+
+def test_filters_stand_in_the_manifest_and_a_job_without_any_says_nothing_of_them(
+    filtered: Path, finished: Path
+) -> None:
+    assert Dataset.open(filtered).manifest.config["filters"] == {"min_chars": 40, "max_chars": 400}
+    assert "filters" not in Dataset.open(finished).manifest.config
+
+
+@pytest.mark.parametrize("workers", ["2", "3"])
+def test_law_4_filtering_does_not_depend_on_the_number_of_workers(
+    filtering: CommandLine, filtered: Path, tmp_path: Path, workers: str
+) -> None:
+    filtering.run(tmp_path / "out", "--workers", workers)
+    assert file_hashes(tmp_path / "out") == file_hashes(filtered)
+
+
+def test_the_budget_counts_faults_and_not_what_a_filter_rejects(
+    filtering: CommandLine, filtered: Path, tmp_path: Path
+) -> None:
+    expected = expected_reasons().values()
+    faults = sum(reason is not None and not reason.startswith("length:") for reason in expected)
+    failed = filtering.run(tmp_path / "out", "--max-rejects", "0", code=1)
+    assert f"{faults / 480:.2%} of the rows were rejected for faults" in failed.stderr
+    rejected = sum(reason is not None for reason in expected)
+    assert f"{rejected:,} rejected, {rejected - faults:,} of them by filters" in failed.stderr
+    example = failed.stderr.partition("The first of them:\n")[2].splitlines()[0]
+    assert example.endswith("a.parquet: row group 0, row 0: null")
+    filtering.run(tmp_path / "out", "--max-rejects", str(faults / 480))
+    assert file_hashes(tmp_path / "out") == file_hashes(filtered)
+
+
+def test_other_filters_are_another_job(filtering: CommandLine, filtered: Path) -> None:
+    refused = replace(filtering, options=filtering.options[:-1]).run(filtered, "401", code=2)
+    assert "config.filters.max_chars: there 400, here 401" in refused.stderr
+
+
+def test_law_5_when_filters_leave_nothing_nothing_is_published(command: CommandLine, tmp_path: Path) -> None:
+    failed = command.run(tmp_path / "out", "--min-chars", "1000000", code=1)
+    assert "no document is left" in failed.stderr
+    assert "length:short: " in failed.stderr
+    assert not (tmp_path / "out" / "manifest.json").exists()
