@@ -5,5 +5,6 @@ mix.py       64-bit mixing and key derivation
 feistel.py   keyed permutation of [0, n) computed for one index
 lattice.py   which source a (lane, position) draws from, and how often it was drawn before
 locate.py    sample id -> (source, epoch, position): the order, in one pass over a batch of ids
+words.py     normalised words of texts and runs of n of them, as hashes
 gather.py    document index of an MDS shard, and token rows with their document boundaries
 """
