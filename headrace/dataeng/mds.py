@@ -24,9 +24,17 @@ COLUMN: Final = "tokens"
 FORMAT_VERSION: Final = 2
 MAX_RAW_BYTES: Final = 2**32 - 1  # offsets are uint32, and the last one is the size of the file
 
+# What `kernels.check` finds, in words.
+_FAULTS: Final = {
+    1: "the table of offsets does not ascend to the end of the file",
+    2: "a sample's size differs from the table of offsets",
+    3: "a sample is not an array of one axis",
+    4: "a sample is not a whole number of tokens",
+    5: "a sample's number of tokens is wrong",
+}
+
 # One axis, so the byte is `1 << 2 | code`, where 2**code is the width of the length that follows.
 HEAD_BYTES: Final = 5  # datum_bytes u32 and the axis byte
-AXIS_BYTE: Final = {1: 0b100, 2: 0b101, 4: 0b110}
 
 Tokens: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]  # uint16 or uint32
 Lengths: TypeAlias = npt.NDArray[np.int64]
@@ -107,15 +115,6 @@ def shard_buffer(
     return file
 
 
-def _sample_heads(lengths: Lengths, widths: Lengths, itemsize: int) -> npt.NDArray[np.uint8]:
-    """The heads of all samples, one after another, each 6, 7 or 9 bytes."""
-    heads = np.empty((len(lengths), HEAD_BYTES + 4), np.uint8)
-    heads[:, :4] = (1 + widths + lengths * itemsize).astype("<u4").view(np.uint8).reshape(-1, 4)
-    heads[:, 4] = np.select([widths == width for width in AXIS_BYTE], list(AXIS_BYTE.values()))
-    heads[:, 5:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
-    return heads[np.arange(HEAD_BYTES + 4) < (HEAD_BYTES + widths)[:, None]]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexEntry:
     """One shard as `index.json` describes it; `stored` is (name, bytes, sha256) of the compressed file, if there is one."""
@@ -150,7 +149,9 @@ def check_shard(
     Raises DamageError, beginning with `where`, at the first field that cannot be.
     """
 
-    def require(condition: bool | np.bool_, problem: str) -> None:
+    from headrace.kernels.check import FINE, check_samples
+
+    def require(condition: bool, problem: str) -> None:
         if not condition:
             raise DamageError(
                 f"{where}: {problem}; the shard is not as it was written, restore or rebuild it"
@@ -165,34 +166,13 @@ def check_shard(
         num_documents > 0 and begin <= len(data),
         f"{num_documents:,} documents do not fit {len(data):,} bytes",
     )
-    offsets = data[4 : begin - len(config)].view("<u4").astype(np.int64)
     require(
         data[begin - len(config) : begin].tobytes() == config,
         "the configuration inside the shard is another one",
     )
-    sizes = np.diff(offsets)
-    require(offsets[0] == begin and offsets[-1] == len(data), "the offset table does not span the file")
-    require(bool((sizes > HEAD_BYTES).all()), "the offset table does not ascend")
-
-    starts = offsets[:-1]
-    datum_bytes = data[starts[:, None] + np.arange(4)].view("<u4").ravel()
-    require(bool((datum_bytes == sizes - 4).all()), "a sample's size differs from the offset table")
-    codes = data[starts + 4].astype(np.int64)
-    require(bool(np.isin(codes, list(AXIS_BYTE.values())).all()), "a sample is not an array of one axis")
-    widths = np.left_shift(1, codes & 3)
-    itemsize = np.dtype(dtype).itemsize
-    lengths: Lengths = (sizes - HEAD_BYTES - widths) // itemsize
-    require(bool((sample_bytes(lengths, dtype) == sizes).all()), "a sample is not a whole number of tokens")
-    is_token = np.repeat(
-        np.tile([False, True], num_documents),
-        np.stack([sizes - lengths * itemsize, lengths * itemsize], 1).ravel(),
-    )
-    samples = data[begin:]
-    require(
-        np.array_equal(samples[~is_token], _sample_heads(lengths, widths, itemsize)),
-        "a sample's number of tokens is wrong",
-    )
-    largest = int(samples[is_token].view(np.dtype(dtype).newbyteorder("<")).max())
+    lengths: Lengths = np.empty(num_documents, np.int64)
+    found, document, largest = check_samples(data, np.dtype(dtype).itemsize, begin, lengths)
+    require(found == FINE, f"document {document:,}: {_FAULTS.get(found)}")
     require(largest < vocab_size, f"token id {largest:,} in a vocabulary of {vocab_size:,}")
     return lengths
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _Calls = SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None]
@@ -70,3 +72,23 @@ def _end(calls: _Calls, count: int) -> None:
         pass
     for _ in range(count):
         calls.put(None)
+
+
+def map_ahead(
+    function: Callable[[S], T], items: Iterable[S], *, threads: int, ahead: int, name: str = "ahead"
+) -> Iterator[T]:
+    """`map`, with up to `ahead` results on the way or waiting, whatever the number of items.
+
+    Raises what a call raised, in its place. Whoever stops listening does not wait for calls under way.
+    """
+    pool = Threads(threads, name)
+    waiting: deque[Future[T]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.close(0.0)
