@@ -148,7 +148,6 @@ def check_shard(
 
     Raises DamageError, beginning with `where`, at the first field that cannot be.
     """
-
     from headrace.kernels.check import FINE, check_samples
 
     def require(condition: bool, problem: str) -> None:

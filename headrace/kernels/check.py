@@ -5,6 +5,8 @@ Legend: D documents.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,7 +61,7 @@ def check_samples(
         if body <= 0 or body % itemsize:
             return WHOLE, d, largest
         length = body // itemsize
-        said = 0
+        said = np.int64(0)
         for i in range(width):
             said |= np.int64(file[start + _HEAD + i]) << 8 * i
         smallest = 0 if code == 4 else (1 << 8 if code == 5 else 1 << 16)
@@ -80,7 +82,7 @@ def check_samples_reference(file: bytes, itemsize: int) -> tuple[list[int], int]
     count = number(0, 4)
     offsets = [number(4 + 4 * d, 4) for d in range(count + 1)]
     lengths, largest = [], 0
-    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, end in pairwise(offsets):
         sample = file[start:end]
         if (
             not 5 < len(sample) == end - start

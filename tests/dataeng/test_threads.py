@@ -80,7 +80,8 @@ def test_map_ahead_raises_in_its_place_and_may_be_left() -> None:
         next(results)
     left = map_ahead(lambda n: n, range(1000), threads=2, ahead=4, name="test-left")
     assert next(left) == 0
-    left.close()
+    del left
+    gc.collect()
     deadline = time.monotonic() + 10
     while any(t.name.startswith("test-left") for t in threading.enumerate()):
         assert time.monotonic() < deadline

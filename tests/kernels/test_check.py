@@ -17,7 +17,7 @@ documents = st.lists(
 )
 
 
-def checked(raw: bytes, dtype: str, count: int) -> tuple[list[int], int] | None:
+def checked(raw: bytes | bytearray, dtype: str, count: int) -> tuple[list[int], int] | None:
     lengths = np.empty(count, np.int64)
     found, _, largest = check_samples(
         np.frombuffer(raw, np.uint8),

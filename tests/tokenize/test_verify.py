@@ -12,7 +12,7 @@ from headrace.errors import DamageError, InputError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, FileEntry, content_hash
 from headrace.manifests.shard_table import ShardTable
-from headrace.tokenize.verify import Report, verify
+from headrace.tokenize.verify import Looked, Report, verify
 from tests.tokenize.jobs import CommandLine
 
 
@@ -55,6 +55,17 @@ def test_a_compressed_dataset_is_verified_through_its_compression(
     assert documents == list(range(Dataset.open(tmp_path / "out").shards.row(1).documents))
 
 
+def test_damage_behind_the_data_of_a_compressed_shard_leaves_its_documents_alone(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    command.run(tmp_path / "out", "--compression", "zstd:1")
+    row = Dataset.open(tmp_path / "out").shards.row(0)
+    flip(tmp_path / "out" / row.name, row.stored_bytes - 1)  # of zstd's own checksum
+    _, problem, documents = only_problem(verify(str(tmp_path / "out")))
+    assert "all tokens are as they were" in problem
+    assert documents == []
+
+
 def test_a_flipped_token_is_named_down_to_its_document(dataset: Path) -> None:
     row = Dataset.open(dataset).shards.row(2)
     assert row.documents > 2
@@ -67,6 +78,63 @@ def test_a_flipped_token_is_named_down_to_its_document(dataset: Path) -> None:
     assert (found["source"], found["row"], found["document_id"]) == (
         lineage["source"], lineage["row"], lineage["document_id"]
     )  # fmt: skip
+
+
+def test_a_damaged_table_of_offsets_is_told_from_damaged_tokens(dataset: Path) -> None:
+    row = Dataset.open(dataset).shards.row(2)
+    flip(dataset / row.name, 9)
+    (problem,) = verify(str(dataset)).problems
+    assert (problem.file, problem.num_documents) == (row.name, 0)
+    assert "all tokens are as they were" in problem.problem
+
+
+def test_what_was_found_intact_is_not_read_again_and_the_file_goes_when_all_is(
+    dataset: Path, tmp_path: Path
+) -> None:
+    opened, state = Dataset.open(dataset), str(tmp_path / "state")
+    row, other = opened.shards.row(1), opened.shards.row(3)
+    good = (dataset / row.name).read_bytes()
+    flip(dataset / row.name, row.raw_bytes - 8)
+    looks: list[int] = []
+    report = verify(str(dataset), state=state, on_look=lambda looked: looks.append(looked.shards))
+    assert [problem.file for problem in report.problems] == [row.name]
+    assert looks == list(range(1, opened.shards.num_shards + 1))
+    # What it had found intact is believed; what was damaged is not.
+    (dataset / row.name).write_bytes(good)
+    flip(dataset / other.name, 60)
+    again = verify(str(dataset), state=state)
+    assert (again.ok, again.believed) == (True, opened.shards.num_shards - 1)
+    assert not Path(state).exists()
+    assert [problem.file for problem in verify(str(dataset), state=state).problems] == [other.name]
+
+
+def test_an_interrupted_verification_goes_on_from_its_file(dataset: Path, tmp_path: Path) -> None:
+    state, num_shards = str(tmp_path / "state"), Dataset.open(dataset).shards.num_shards
+
+    class Stop(Exception):
+        pass
+
+    def stop(looked: Looked) -> None:
+        if looked.shards == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        verify(str(dataset), state=state, threads=1, on_look=stop)
+    report = verify(str(dataset), state=state)
+    assert (report.ok, report.believed, report.shards) == (True, 5, num_shards)
+
+
+def test_a_report_stays_small_however_much_is_lost(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.tokenize.suspects.LISTED", 2)
+    monkeypatch.setattr("headrace.tokenize.verify._LISTED_IN_ALL", 4)
+    for row in Dataset.open(dataset).shards.rows():
+        (dataset / row.name).unlink()
+    problems = verify(str(dataset)).problems
+    assert (
+        sum(problem.num_documents for problem in problems) == Dataset.open(dataset).manifest.counts.documents
+    )
+    assert [len(problem.documents) for problem in problems[:4]] == [2, 2, 2, 0]
+    assert all(problem.problem == "missing" for problem in problems)
 
 
 def test_every_file_that_is_damaged_or_missing_is_named(dataset: Path) -> None:
@@ -87,7 +155,7 @@ def test_a_damaged_shard_is_reported_though_the_tokenizer_is_damaged_too(dataset
     row = Dataset.open(dataset).shards.row(0)
     flip(dataset / row.name, row.raw_bytes - 8)
     (dataset / "tokenizer.json").write_bytes(b"{")
-    problems = {problem.file: len(problem.documents) for problem in verify(str(dataset)).problems}
+    problems = {problem.file: problem.num_documents for problem in verify(str(dataset)).problems}
     assert problems == {"tokenizer.json": 0, row.name: row.documents}
 
 
