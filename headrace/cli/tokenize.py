@@ -6,7 +6,10 @@ import argparse
 import re
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.tokenize.config import TokenizeConfig
 
 HELP = "turn files of documents into shards of tokens, with lineage and a manifest"
 
@@ -28,9 +31,15 @@ examples:
   headrace tokenize ... --shard-of 3/16      the fourth of 16 jobs, on any machine that sees --out; then, once,
   headrace tokenize ... --finish             (`headrace launch` writes both for SLURM and Kubernetes)
   headrace tokenize --out code/ --tokenizer tokenizer.json --documents files 'src/**/*.py' docs/
+  headrace tokenize --onto corpus/ more/*.parquet      a new version with more documents; docs/versions.md
   headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
       --eos '<|endoftext|>' --compression zstd:3 s3://bucket/raw/"""
 
+# What decides the bytes. Not given, it is as `TokenizeConfig` has it, or with --onto as the dataset was made.
+_CONFIG = (
+    "text_column", "id_column", "documents", "tfrecord_payload", "bos", "eos", "shard_bytes", "compression",
+    "max_document_bytes", "tokenizer_recipe",
+)  # fmt: skip
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -48,12 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a text file or URI with one more SOURCE a line; may be given several times",
     )
-    parser.add_argument("--out", required=True, metavar="URI", help="directory or fsspec URI of the dataset")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="URI", help="directory or fsspec URI of the dataset to make")
+    where.add_argument(
+        "--onto",
+        metavar="DATASET",
+        help="add the sources to this dataset: a new version of it, tokenized as it was",
+    )
     parser.add_argument(
         "--tokenizer",
-        required=True,
         metavar="FILE",
-        help="a tokenizer.json, a tiktoken rank file (cl100k_base.tiktoken, ...) or a SentencePiece BPE model",
+        help="a tokenizer.json, a tiktoken rank file (cl100k_base.tiktoken, ...) or a SentencePiece BPE model; with --onto "
+        "the dataset's own is used",
     )
     parser.add_argument(
         "--tokenizer-recipe",
@@ -69,38 +84,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--documents",
         choices=["rows", "files"],
-        default="rows",
         help="a document is a row of a table, record or line (default), or a whole file of text or code",
     )
     parser.add_argument(
         "--tfrecord-payload",
         choices=["example", "text"],
-        default="example",
         help="what a TFRecord record holds: a tf.train.Example (default), or the text itself",
     )
     parser.add_argument(
         "--eos",
-        default="auto",
         metavar="auto|none|TOKEN",
         help="token after each document (default: auto, the tokenizer's own end-of-text token)",
     )
-    parser.add_argument(
-        "--bos", default="none", metavar="none|TOKEN", help="token before each document (default: none)"
-    )
+    parser.add_argument("--bos", metavar="none|TOKEN", help="token before each document (default: none)")
     parser.add_argument(
         "--shard-bytes",
         type=_bytes,
-        default=64 << 20,
         metavar="N",
         help="most bytes in a shard (default: 64M); a corpus below some GB has smaller ones, so that all cores have work",
     )
-    parser.add_argument(
-        "--compression", default="none", metavar="none|zstd[:LEVEL]", help="of shards (default: none)"
-    )
+    parser.add_argument("--compression", metavar="none|zstd[:LEVEL]", help="of shards (default: none)")
     parser.add_argument(
         "--max-document-bytes",
         type=_bytes,
-        default=16 << 20,
         metavar="N",
         help="reject longer texts (default: 16M)",
     )
@@ -165,19 +171,12 @@ def run(args: argparse.Namespace) -> int:
     from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
-    config = TokenizeConfig(
-        text_column=args.text_column,
-        id_column=args.id_column,
-        documents=args.documents,
-        tfrecord_payload=args.tfrecord_payload,
-        bos=args.bos,
-        eos=args.eos,
-        shard_bytes=args.shard_bytes,
-        compression="zstd:3" if args.compression == "zstd" else args.compression,
-        max_document_bytes=args.max_document_bytes,
-        tokenizer_recipe=args.tokenizer_recipe,
-        filters=FilterConfig(min_chars=args.min_chars, max_chars=args.max_chars),
-    )
+    given = {name: value for name in _CONFIG if (value := getattr(args, name)) is not None}
+    if given.get("compression") == "zstd":
+        given["compression"] = "zstd:3"
+    given["filters"] = FilterConfig(min_chars=args.min_chars, max_chars=args.max_chars)
+    out, onto = (args.out, False) if args.onto is None else (args.onto, True)
+    config = _config_onto(out, given) if onto else TokenizeConfig(**given)
     show = reporter(args.progress)
     execution = Execution(
         workers=args.workers if args.workers is not None else _num_cores(),
@@ -187,14 +186,14 @@ def run(args: argparse.Namespace) -> int:
         exact_check=args.exact_check,
         on_progress=show,
     )
-    job = (places, args.tokenizer, args.out, config, execution)
+    job = (places, args.tokenizer, out, config, execution)
     before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         if args.shard_of is not None:
-            told = tokenize_share(*job, share=Share.parse(args.shard_of))
+            told = tokenize_share(*job, share=Share.parse(args.shard_of), onto=onto)
             tell_share(told, args.shard_of, as_json=args.json)
             return 0
-        outcome = (finish_shares if args.finish else tokenize)(*job)
+        outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
     except (KeyboardInterrupt, _TerminatedError) as error:
         show.close()
         print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)
@@ -202,9 +201,15 @@ def run(args: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         show.close()
-    tell_outcome(outcome, args.out, as_json=args.json)
+    tell_outcome(outcome, out, as_json=args.json)
     show.summary()
     return 0
+
+
+def _config_onto(out: str, given: dict[str, Any]) -> TokenizeConfig:
+    from headrace.tokenize.append import config_onto, open_newest
+
+    return config_onto(open_newest(out).manifest, given)
 
 
 def _on_sigterm(_number: int, _frame: Any) -> None:

@@ -236,6 +236,33 @@ class Store:
                 if not self._fs().exists(key):
                     self._fs().pipe_file(key, data)
 
+    def replace(self, name: str, data: bytes, *, expected: bytes) -> bool:
+        """`write`, if what is stored under `name` is still `expected`; else False, and nothing is changed.
+
+        On S3 the put itself has the condition. Elsewhere there is a moment between the look and the write: a local caller
+        holds the directory's lock.
+        """
+        if self.is_local:
+            if self.local_path(name).read_bytes() != expected:
+                return False
+            self.write(name, data)
+            return True
+        key = self._key(name)
+        with self._translated(name):
+            tag = (
+                self._fs().info(key).get("ETag")
+            )  # before the bytes: a tag that is older than they are only refuses
+            if self._fs().cat_file(key) != expected:
+                return False
+            try:
+                self._fs().pipe_file(key, data, **({} if tag is None else {"IfMatch": tag}))
+            except Exception:
+                found = self._fs().cat_file(key)
+                if found == expected:
+                    raise
+                return bool(found == data)
+        return True
+
     def list(self, prefix: str = "") -> list[str]:
         """Every stored name that starts with `prefix` (a directory, or empty for all), sorted; no temporaries."""
         if self.is_local:

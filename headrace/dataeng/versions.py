@@ -54,20 +54,22 @@ def history(store: Store, head: DatasetManifest) -> Iterator[DatasetManifest]:
     manifest = head
     yield manifest
     while manifest.parent is not None:
-        name = archived_manifest(manifest.parent)
-        where = store.describe(name)
-        try:
-            data = store.read(name)
-        except FileNotFoundError:
-            raise DamageError(
-                f"{where} is missing: what lies before version {manifest.hash[:16]}… cannot be read; restore it"
-            ) from None
-        if (found := sha256_hex(data)) != manifest.parent:
-            raise DamageError(
-                f"{where}: SHA-256 {found[:16]}…, its child names {manifest.parent[:16]}…; restore it"
-            )
-        manifest = DatasetManifest.from_bytes(data, where)
+        manifest = archived(store, manifest.parent)
         yield manifest
+
+
+def archived(store: Store, digest: str) -> DatasetManifest:
+    """The version with this hash, which is not the newest. Raises DamageError."""
+    where = store.describe(archived_manifest(digest))
+    try:
+        data = store.read(archived_manifest(digest))
+    except FileNotFoundError:
+        raise DamageError(
+            f"{where} is missing: this version and what lies before it cannot be read; restore it"
+        ) from None
+    if (found := sha256_hex(data)) != digest:
+        raise DamageError(f"{where}: SHA-256 {found[:16]}…, its child names {digest[:16]}…; restore it")
+    return DatasetManifest.from_bytes(data, where)
 
 
 def find_version(store: Store, head: DatasetManifest, wanted: str) -> DatasetManifest:

@@ -9,6 +9,15 @@ from headrace.errors import InputError
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,199}){0,7}")
 
 
+_SHARD = re.compile(r"shard\.(\d+)-\d+\.")
+
+
+def unit_of(name: str) -> int | None:
+    """The unit number in the name of a shard or of its lineage; None for any other name."""
+    match = _SHARD.match(name)
+    return None if match is None else int(match[1])
+
+
 def checked_name(name: object, where: str) -> str:
     """Returns `name` if it is a plain relative path (letters, digits, `._-`, no part starting with a dot or dash).
 

@@ -106,6 +106,13 @@ class ShardTable:
                 )
         return cls(table)
 
+    @classmethod
+    def concatenate(cls, tables: Iterable[ShardTable]) -> ShardTable:
+        """The shards of all tables, one table after another."""
+        import pyarrow as pa
+
+        return cls(pa.concat_tables([table._table for table in tables]))
+
     def to_parquet(self) -> bytes:
         """Deterministic for one version of pyarrow; page checksums on."""
         import pyarrow as pa
@@ -142,6 +149,10 @@ class ShardTable:
     def documents(self) -> NDArray[np.int64]:
         """Documents in each shard, int64 [num_shards]."""
         return self.column("documents")
+
+    def names(self) -> list[str]:
+        """The stored files of all shards, lineage included."""
+        return [name for column in _NAMES for name in self._table[column].to_pylist()]
 
     def row(self, index: int) -> ShardRow:
         return _rows(self._table.slice(index, 1))[0]

@@ -110,16 +110,20 @@ class Journal:
 
 def require_same_job(found: dict[str, Any], wanted: dict[str, Any], where: str) -> None:
     """Raises MismatchError naming every entry in which two jobs differ."""
-    differences = [
+    if told := differences(found, wanted):
+        raise MismatchError(
+            f"{where} holds another tokenization; nothing was changed. It differs in\n{told}\n"
+            "Run the command that began it, or give another --out (or remove this one, if nothing in it is wanted). To add "
+            "to a dataset, give it as --onto"
+        )
+
+
+def differences(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Every entry in which two jobs differ, one a line; empty if none."""
+    return "\n".join(
         f"  {path}: there {_short(there)}, here {_short(here)}"
         for path, there, here in _differences("", found, wanted)
-    ]
-    if differences:
-        raise MismatchError(
-            f"{where} holds another tokenization; nothing was changed. It differs in\n"
-            + "\n".join(differences)
-            + "\nRun the command that began it, or give another --out (or remove this one, if nothing in it is wanted)"
-        )
+    )
 
 
 def _differences(path: str, found: Any, wanted: Any) -> list[tuple[str, Any, Any]]:

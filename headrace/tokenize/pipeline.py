@@ -10,28 +10,29 @@ records say, does the others, and publishes the same bytes.
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from headrace.dataeng.mds import INDEX, token_dtype
+from headrace.dataeng.dataset import Dataset
+from headrace.dataeng.mds import token_dtype
 from headrace.dataeng.sources.base import Columns, SourceFile
 from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import is_below, open_input
 from headrace.dataeng.storage import Store, redact
+from headrace.dataeng.versions import archived, history, read_head
 from headrace.errors import DamageError, IncompleteError, MismatchError, UsageError
-from headrace.manifests.canonical import canonical_json, sha256_hex
-from headrace.manifests.dataset import MANIFEST, SHARDS, DatasetManifest
-from headrace.manifests.shard_table import ShardTable
+from headrace.manifests.dataset import MANIFEST, DatasetManifest
+from headrace.tokenize.append import identity_of, made_by, open_newest, require_fitting
+from headrace.tokenize.claim import ONTO, claim, only_job_in
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.executors.base import Done
 from headrace.tokenize.filters.prepare import Prepared, prepare
+from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
-from headrace.tokenize.publish import Job, publish, sweep
+from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish, sweep, units_of
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
@@ -67,22 +68,29 @@ class Outcome:
 
 
 def tokenize(
-    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    onto: bool = False,
 ) -> Outcome:
     """Tokenizes `places` (files, directories, globs, URIs) with the file `tokenizer` into the dataset `out`.
 
-    tokenizer_recipe: the JSON file that says what a tiktoken rank file does not.
+    onto: `out` is a dataset, of which a new version is made that has these documents behind all others; its own
+    tokenizer is used if None is given.
 
     Raises:
         UsageError, InputError: before any work.
-        MismatchError: `out` holds another job.
+        MismatchError: `out` holds another job; or, with `onto`, a dataset of another kind or with these sources in it.
         IncompleteError: another process is at work on `out`.
         DamageError: a source is damaged, and damage is not to be quarantined; or `out` is not what it was.
         BudgetError: nothing to publish, or too many rejects; finished units are kept.
         WorkerError: a worker died; finished units are kept.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution)
-    with _only_job_in(store):
+    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store):
         finished = _finished(store, job)
         if finished is not None:
             return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
@@ -91,30 +99,38 @@ def tokenize(
 
 def tokenize_share(
     places: Sequence[str],
-    tokenizer: str,
+    tokenizer: str | None,
     out: str,
     config: TokenizeConfig,
     execution: Execution,
     *,
     share: Share,
+    onto: bool = False,
 ) -> ShareOutcome:
     """Does the units of one share of the job and publishes nothing; shares may run at the same time, anywhere.
 
     Raises as `tokenize`.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution)
-    with _only_job_in(store, among_shares=True):
+    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store, among_shares=True):
         units = _units(job)
         mine = [unit for unit in units if share.has(unit.index)]
         notes: tuple[str, ...] = ()
+        done = len(units)
         if _finished(store, job, among_shares=True) is None:
             _, notes = _run_units(store, job, found.columns, execution, mine, among_shares=True)
-        done = len(Journal(store).records()) if not store.exists(MANIFEST) else len(units)
+            done = len(Journal(store).records())
     return ShareOutcome(units=len(mine), units_done=done, units_total=len(units), notes=notes)
 
 
 def finish_shares(
-    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    onto: bool = False,
 ) -> Outcome:
     """Publishes what the shares did. A unit whose files have been damaged since is done again.
 
@@ -122,8 +138,8 @@ def finish_shares(
         IncompleteError: a unit is missing; the message says which.
         Otherwise as `tokenize`.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution)
-    with _only_job_in(store):
+    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store):
         # Shares may be at work on other machines, which a network file system's locks need not reach: as long as units
         # are missing, nothing is cleaned.
         if _finished(store, job, among_shares=True) is None:
@@ -161,7 +177,12 @@ def _require_all_units(store: Store, units: Sequence[Unit]) -> None:
 
 
 def _read(
-    places: Sequence[str], tokenizer: str, out: str, config: TokenizeConfig, execution: Execution
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    onto: bool,
 ) -> tuple[Store, Job, Discovered]:
     """Everything that is known before any work: where it goes, what it is, what is in the sources."""
     store = Store(out)
@@ -175,13 +196,10 @@ def _read(
         raise UsageError(
             f"--out {store.describe()}: a file is there; give a directory, which need not exist yet"
         )
-    recipe = config.tokenizer_recipe
-    tokenizer_bytes = to_definition(
-        _bytes_of(tokenizer),
-        redact(tokenizer),
-        recipe=None if recipe is None else (_bytes_of(recipe), redact(recipe)),
-    )
-    identity = identify(tokenizer_bytes, redact(tokenizer), bos=config.bos, eos=config.eos)
+    parent = open_newest(out) if onto else None
+    tokenizer_bytes = _definition(tokenizer, config.tokenizer_recipe, parent)
+    named = TOKENIZER if tokenizer is None else redact(tokenizer)
+    identity = identify(tokenizer_bytes, named, bos=config.bos, eos=config.eos)
     found = discover(
         places,
         text_column=config.text_column,
@@ -200,14 +218,32 @@ def _read(
         dtype=token_dtype(identity.vocab_size),
         filters=filters,
         resolved=_resolved(config, found, filters),
-        inputs=_inputs(found.sources),
+        inputs=inputs_of([[s.name, s.format, s.size, s.fingerprint] for s in found.sources]),
         software=_software(),
+        parent=parent,
     )
     return store, job, found
 
 
+def _definition(tokenizer: str | None, recipe: str | None, parent: Dataset | None) -> bytes:
+    if tokenizer is not None:
+        return to_definition(
+            _bytes_of(tokenizer),
+            redact(tokenizer),
+            recipe=None if recipe is None else (_bytes_of(recipe), redact(recipe)),
+        )
+    if parent is None:
+        raise UsageError(
+            "--tokenizer is missing: a tokenizer.json, a tiktoken rank file or a SentencePiece model"
+        )
+    if recipe is not None:
+        raise UsageError("--tokenizer-recipe goes with --tokenizer; the dataset has a tokenizer of its own")
+    return parent.read(TOKENIZER)
+
+
 def _units(job: Job) -> list[Unit]:
-    return plan_units(job.sources, job.resolved["unit_bytes"])
+    first = 0 if job.parent is None else job.parent.manifest.next_unit
+    return plan_units(job.sources, job.resolved["unit_bytes"], first=first)
 
 
 def _bytes_of(uri: str) -> bytes:
@@ -226,15 +262,6 @@ def _resolved(config: TokenizeConfig, found: Discovered, filters: Prepared) -> d
         "unit_bytes": unit_bytes(found.sources, config.shard_bytes),
         "max_document_bytes": config.max_document_bytes,
         **({"filters": described} if described else {}),
-    }
-
-
-def _inputs(sources: Sequence[SourceFile]) -> dict[str, Any]:
-    listing = [[source.name, source.format, source.size, source.fingerprint] for source in sources]
-    return {
-        "files": len(sources),
-        "bytes": sum(source.size for source in sources),
-        "digest": sha256_hex(canonical_json(listing)),
     }
 
 
@@ -275,12 +302,22 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
     """
     journal, wanted, where = Journal(store), _identity(job), store.describe()
     if store.exists(MANIFEST):
-        manifest = DatasetManifest.from_bytes(store.read(MANIFEST), store.describe(MANIFEST))
-        there = {name: value for name, value in asdict(manifest).items() if name in wanted}
-        require_same_job(there, wanted, where)
+        head = read_head(store)
+        version = head
+        for version in history(store, head):
+            if made_by(version, wanted, onto=job.parent is not None):
+                if version is head and not among_shares:
+                    _finish_cleaning(store, journal)
+                return version
+        if job.parent is None:
+            require_same_job(identity_of(version), wanted, where)
+            raise MismatchError(
+                f"{where} holds a dataset that was made by {version.change['kind']}; give another --out"
+            )
+        _begin_append(store, head, job, wanted)
         if not among_shares:
-            _finish_cleaning(store, journal, manifest)
-        return manifest
+            store.clean_temporaries()
+        return None
     begun = journal.job()
     others = [] if begun is not None else store.list()  # all of it: only where there is no job yet
     begun = begun or journal.job()  # after the list: whoever begins a job writes this file before any other
@@ -299,18 +336,35 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
     return None
 
 
-def _finish_cleaning(store: Store, journal: Journal, manifest: DatasetManifest) -> None:
+def _begin_append(store: Store, head: DatasetManifest, job: Job, identity: dict[str, Any]) -> None:
+    assert job.parent is not None
+    if head.hash != job.parent.manifest.hash:
+        raise IncompleteError(
+            f"{store.describe()}: another process has just changed this dataset; run the command again to add to what is "
+            "there now"
+        )
+    require_fitting(job.parent, job)
+    claim(store, head, {**identity, ONTO: head.hash})
+
+
+def _finish_cleaning(store: Store, journal: Journal) -> None:
     """Does what a run that was killed behind its manifest had left to do, and checks that all files are there."""
-    table = ShardTable.from_parquet(store.read(SHARDS), store.describe(SHARDS))
-    expected = {name for row in table.rows() for name in (row.name, row.lineage)} | {INDEX, *manifest.files}
+    dataset = Dataset.open(f"{store.uri}/")
+    manifest, expected = dataset.manifest, {*dataset.shards.names(), *dataset.manifest.files}
     if missing := sorted(expected - set(store.list())):
         raise DamageError(
             f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
             f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the "
             "command again: it gives the same bytes"
         )
-    sweep(store, expected)  # first: it takes temporaries out of the journal's directory
-    journal.remove()
+    write_index(store, manifest, dataset.shards)
+    # First: it takes temporaries out of the journal's directory.
+    parent = None if manifest.parent is None else archived(store, manifest.parent)
+    sweep(store, expected, units_of(manifest, parent))
+    if (begun := journal.job()) is None or begun.get(
+        ONTO
+    ) != manifest.hash:  # a change that has begun since goes on
+        journal.remove()
 
 
 def _run_units(
@@ -376,27 +430,3 @@ def _num_cores() -> int:
 
 def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:
     return {file: replace(sources[file], slices=()) for file in unit.files}
-
-
-@contextmanager
-def _only_job_in(store: Store, *, among_shares: bool = False) -> Iterator[None]:
-    """Holds a local dataset directory for one process, or for any number of shares; the kernel lets go of it however
-    a process ends.
-    """
-    if not store.is_local:
-        yield
-        return
-    directory = store.local_root
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if among_shares else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise IncompleteError(
-                f"{store.describe()}: another process is tokenizing into this directory; wait for it to end"
-                + ("" if among_shares else ", or, if it is a share, for all shares to end")
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)

@@ -12,26 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
-from headrace.dataeng.mds import INDEX, IndexEntry, encode_index
 from headrace.dataeng.sources.base import SourceFile
 from headrace.dataeng.storage import Store
 from headrace.errors import BudgetError, DamageError
-from headrace.manifests.canonical import sha256_hex
-from headrace.manifests.dataset import (
-    MANIFEST,
-    SHARDS,
-    Counts,
-    DatasetManifest,
-    FileEntry,
-    TokenizerId,
-    content_hash,
-)
+from headrace.manifests.canonical import canonical_json, sha256_hex
+from headrace.manifests.dataset import SHARDS, Counts, DatasetManifest, TokenizerId, content_hash
+from headrace.manifests.names import unit_of
 from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.filters.prepare import Prepared
 from headrace.tokenize.filters.reasons import num_faults, was_asked_for
+from headrace.tokenize.head import make_newest, name_files
 from headrace.tokenize.journal import COUNTED, SourceCounts, UnitRecord
 
 SOURCES: Final = "sources.parquet"
@@ -52,6 +46,7 @@ class Job:
     resolved: dict[str, Any]  # `config` of the manifest
     inputs: dict[str, Any]
     software: dict[str, str]
+    parent: Dataset | None = None  # the version to which the sources are added
 
 
 def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: float) -> DatasetManifest:
@@ -61,6 +56,8 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         DamageError: rows that are neither documents nor rejects, or shards that are gone; nothing is published.
         BudgetError: no documents, or too many rejects that no filter asked for; nothing is published.
     """
+    import pyarrow as pa
+
     records = sorted(records, key=lambda record: record.unit)
     totals = {name: sum(record.total(name) for record in records) for name in COUNTED}
     rejects = Counter[str]()
@@ -69,71 +66,84 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     _check_accounts(job, totals, rejects, records)
     _check_budget(totals, rejects, records, max_rejects)
 
-    rows = [shard for record in records for shard in record.shards]
-    table = ShardTable.from_rows(rows)
+    table = ShardTable.from_rows(shard for record in records for shard in record.shards)
+    sources, rejected = _source_table(job.sources, records), _reject_table(store, records)
+    parent: DatasetManifest | None = None
+    change: dict[str, Any] = {"kind": "tokenize"}
+    config, inputs = job.resolved, job.inputs
+    if job.parent is not None:
+        parent = job.parent.manifest
+        config, change = parent.config, {"kind": "append", "inputs": job.inputs, "config": job.resolved}
+        table = ShardTable.concatenate([job.parent.shards, table])
+        sources = pa.concat_tables([read_table(job.parent.read(SOURCES)), sources])
+        inputs = inputs_of(listing_of(sources))
+        rejected = pa.concat_tables([read_table(job.parent.read(REJECTS)).cast(REJECTS_SCHEMA), rejected])
+        totals = {name: count + getattr(parent.counts, name) for name, count in totals.items()}
+        rejects.update(parent.rejects)
     contents = {
         SHARDS: table.to_parquet(),
-        SOURCES: _source_table(job.sources, records),
+        SOURCES: encode_table(sources),
         TOKENIZER: job.tokenizer,
-        REJECTS: _reject_table(store, records),
+        REJECTS: encode_table(rejected),
     }
-    files = {name: FileEntry(bytes=len(data), sha256=sha256_hex(data)) for name, data in contents.items()}
+    stored, files = name_files(contents, parent)
     manifest = DatasetManifest(
         tokenizer=job.identity,
         dtype=job.dtype,
         compression=job.config.compression,
         shard_bytes=job.config.shard_bytes,
-        counts=Counts(**totals, shards=len(rows)),
+        counts=Counts(**totals, shards=table.num_shards),
         rejects=dict(sorted(rejects.items())),
-        config=job.resolved,
-        inputs=job.inputs,
+        config=config,
+        inputs=inputs,
         shards_digest=table.digest,
         content_hash=content_hash(job.identity, job.dtype, table),
         files=files,
         software=job.software,
         next_unit=records[-1].unit + 1,
-        change={"kind": "tokenize"},
+        change=change,
+        parent=None if parent is None else parent.hash,
     )
-    for name, data in contents.items():
-        store.write(name, data)
-    expected = {name for row in rows for name in (row.name, row.lineage)}
-    if missing := sorted(expected - sweep(store, expected)):
+    expected = set(table.names())
+    if missing := sorted(expected - sweep(store, expected, units_of(manifest, parent))):
         raise DamageError(
             f"{store.describe()}: {len(missing):,} finished files are gone ({missing[0]}"
             f"{', ...' if len(missing) > 1 else ''}); something removed them while the job ran. Nothing is published: "
             "run the same command again, it makes them anew"
         )
-    store.write(INDEX, index_file(manifest, table))
-    store.write(MANIFEST, manifest.to_bytes())
+    make_newest(store, manifest, table, stored, parent)
     return manifest
 
 
-def index_file(manifest: DatasetManifest, table: ShardTable) -> bytes:
-    """`index.json`: the shard table as mosaicml-streaming reads it."""
-    zipped = manifest.compression != "none"
-    entries = [
-        IndexEntry(
-            name=row.name.removesuffix(".zstd"),
-            raw_bytes=row.raw_bytes,
-            raw_sha256=row.raw_sha256,
-            documents=row.documents,
-            stored=(row.name, row.stored_bytes, row.stored_sha256) if zipped else None,
-        )
-        for row in table.rows()
-    ]
-    return encode_index(
-        entries, dtype=manifest.dtype, shard_bytes=manifest.shard_bytes, compression=manifest.compression
-    )
+def inputs_of(listing: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """`inputs` of a manifest, from [name, format, bytes, fingerprint] of every source file in order."""
+    return {
+        "files": len(listing),
+        "bytes": sum(size for _, _, size, _ in listing),
+        "digest": sha256_hex(canonical_json(listing)),
+    }
 
 
-def sweep(store: Store, expected: set[str]) -> set[str]:
-    """Removes shards that no unit knows, from attempts that were given up, and temporaries of killed writers.
+def listing_of(sources: Any) -> list[list[Any]]:
+    """What `inputs_of` takes, from a table of sources."""
+    columns = [sources[name].to_pylist() for name in ("source", "format", "bytes", "fingerprint")]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def units_of(manifest: DatasetManifest, parent: DatasetManifest | None) -> range:
+    """The unit numbers that this version was the first to use."""
+    return range(0 if parent is None else parent.next_unit, manifest.next_unit)
+
+
+def sweep(store: Store, expected: set[str], units: range) -> set[str]:
+    """Removes shards of `units` that no version knows, from attempts that were given up, and temporaries of killed
+    writers. Shards with other numbers are other versions' or jobs', and stay.
 
     Returns every name that is left.
     """
     store.clean_temporaries()
     found = set(store.list())
-    foreign = {name for name in found if name.startswith("shard.")} - expected
+    foreign = {name for name in found - expected if (unit := unit_of(name)) is not None and unit in units}
     for name in foreign:
         store.remove(name)
     return found - foreign
@@ -196,8 +206,8 @@ def _enough(rejected: int, rows: int) -> float:
     return -(-rejected * 1000 // rows) / 1000
 
 
-def _reject_table(store: Store, records: Sequence[UnitRecord]) -> bytes:
-    """`rejects.parquet`: a row a rejected row, in order."""
+def _reject_table(store: Store, records: Sequence[UnitRecord]) -> Any:
+    """`rejects.parquet` as a table: a row a rejected row, in order."""
     import pyarrow as pa
 
     def read(name: str) -> Any:
@@ -205,11 +215,11 @@ def _reject_table(store: Store, records: Sequence[UnitRecord]) -> bytes:
 
     names = [record.rejects_file.name for record in records if record.rejects_file is not None]
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return encode_table(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *pool.map(read, names)]))
+        return pa.concat_tables([REJECTS_SCHEMA.empty_table(), *pool.map(read, names)])
 
 
-def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) -> bytes:
-    """`sources.parquet`: a row a source file, in order. docs/formats/dataset.md says every column."""
+def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) -> Any:
+    """`sources.parquet` as a table: a row a source file, in order. docs/formats/dataset.md says every column."""
     import pyarrow as pa
 
     names = [field.name for field in fields(SourceCounts) if field.name != "file"]
@@ -236,4 +246,4 @@ def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) 
             for name in columns
         ]
     )
-    return encode_table(pa.table(columns, schema))
+    return pa.table(columns, schema)

@@ -42,19 +42,21 @@ def unit_bytes(sources: Sequence[SourceFile], shard_bytes: int) -> int:
     return min(2 * shard_bytes, max(_SMALLEST, -(-total // _WANTED_UNITS)))
 
 
-def plan_units(sources: Sequence[SourceFile], unit_bytes: int) -> list[Unit]:
-    """Consecutive slices in source order, until the next one would pass `unit_bytes` of estimated text."""
+def plan_units(sources: Sequence[SourceFile], unit_bytes: int, *, first: int = 0) -> list[Unit]:
+    """Consecutive slices in source order, until the next one would pass `unit_bytes` of estimated text. They are numbered
+    from `first` on.
+    """
     units: list[Unit] = []
     held: list[Slice] = []
     held_bytes = 0
     for part in _in_order(sources):
         if held and held_bytes + part.text_bytes > unit_bytes:
-            units.append(Unit(index=len(units), slices=tuple(held)))
+            units.append(Unit(index=first + len(units), slices=tuple(held)))
             held, held_bytes = [], 0
         held.append(part)
         held_bytes += part.text_bytes
     if held:
-        units.append(Unit(index=len(units), slices=tuple(held)))
+        units.append(Unit(index=first + len(units), slices=tuple(held)))
     return units
 
 

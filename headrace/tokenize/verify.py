@@ -17,7 +17,8 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.threads import map_ahead
 from headrace.manifests.dataset import plain_name
 from headrace.manifests.parquet import read_table
-from headrace.tokenize.publish import REJECTS, SOURCES, index_file
+from headrace.tokenize.head import index_file
+from headrace.tokenize.publish import REJECTS, SOURCES
 from headrace.tokenize.shard_check import Problem, ShardChecker, differs
 from headrace.tokenize.verify_state import VerifyState
 

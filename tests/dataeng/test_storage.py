@@ -55,6 +55,18 @@ def test_of_several_writers_that_create_the_first_one_stays(store: Store) -> Non
     assert store.read("a/job") == b"replaced"
 
 
+def test_of_several_writers_that_replace_one_thing_at_most_one_does(store: Store) -> None:
+    store.write("head", b"0")
+    assert not store.replace("head", b"2", expected=b"1")
+    assert store.replace("head", b"1", expected=b"0")
+    if store.is_local:  # where the directory's lock decides among several
+        return
+    with ThreadPoolExecutor(16) as pool:
+        done = list(pool.map(lambda n: store.replace("head", b"new %d" % n, expected=b"1"), range(16)))
+    assert done.count(True) == 1
+    assert store.read("head") == b"new %d" % done.index(True)
+
+
 def test_names_are_listed_sorted_and_removed(store: Store) -> None:
     for name in ("b/2", "a", "b/1", "bb"):
         store.write(name, b"x")

@@ -120,7 +120,7 @@ def test_nothing_is_not_a_dataset_whatever_the_budget(tmp_path: Path) -> None:
 def test_shards_that_no_unit_knows_are_swept_and_nothing_else(tmp_path: Path) -> None:
     for name in ["shard.000000-000.mds", "shard.000000-001.mds", "tokenizer.json", "notes"]:
         (tmp_path / name).write_bytes(b"x")
-    left = sweep(Store(tmp_path), {"shard.000000-000.mds"})
+    left = sweep(Store(tmp_path), {"shard.000000-000.mds"}, range(1))
     assert left == {"shard.000000-000.mds", "tokenizer.json", "notes"}
     assert {path.name for path in tmp_path.iterdir()} == {"shard.000000-000.mds", "tokenizer.json", "notes"}
 

@@ -1,0 +1,62 @@
+"""One change of a dataset at a time: whoever's identity is in the journal may write new shards beside the old."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.dataeng.storage import Store
+from headrace.errors import IncompleteError, MismatchError
+from headrace.manifests.dataset import DatasetManifest
+from headrace.tokenize.journal import Journal, differences
+
+ONTO = "onto"  # in a job's identity: the version that it changes
+
+
+def claim(store: Store, head: DatasetManifest, identity: dict[str, Any]) -> None:
+    """Begins or continues the job with this identity, which changes the version `head`.
+
+    Raises:
+        MismatchError: another change is unfinished.
+    """
+    assert identity[ONTO] == head.hash
+    journal = Journal(store)
+    begun = journal.job()
+    if begun is not None and begun.get(ONTO) != head.hash:
+        journal.remove()  # it was published, and its process was killed before it could tidy up
+        begun = None
+    if begun is None:
+        journal.begin(identity)
+        begun = journal.job() or identity  # another may have begun at the same moment
+    if told := differences(begun, identity):
+        raise MismatchError(
+            f"{store.describe()}: another change of this dataset is unfinished; nothing was changed. It differs in\n{told}\n"
+            "Run the command that began it to finish it, or give it up with `headrace versions --abandon`"
+        )
+
+
+@contextmanager
+def only_job_in(store: Store, *, among_shares: bool = False) -> Iterator[None]:
+    """Holds a local dataset directory for one process, or for any number of shares; the kernel lets go of it however
+    a process ends.
+    """
+    if not store.is_local:
+        yield
+        return
+    directory = store.local_root
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if among_shares else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise IncompleteError(
+                f"{store.describe()}: another process is tokenizing into this directory; wait for it to end"
+                + ("" if among_shares else ", or, if it is a share, for all shares to end")
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
