@@ -152,6 +152,8 @@ def _file_problems(dataset: Dataset) -> Iterator[Problem]:
     counts, table = manifest.counts, dataset.shards
     if int(table.tokens.sum()) != counts.tokens or int(table.documents.sum()) != counts.documents:
         yield Problem(file="manifest.json", problem="its counts are not the sums over the shard table")
+    if table.digest != manifest.shards_digest:
+        yield Problem(file="manifest.json", problem="its shards_digest does not follow from the shard table")
     if sum(manifest.rejects.values()) != counts.rejected:
         yield Problem(file="manifest.json", problem="its rejects by reason do not add up")
     if dataset.is_newest:  # it lists the newest version, and no other has one

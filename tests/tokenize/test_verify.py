@@ -203,3 +203,13 @@ def test_two_hashes_for_one_uncompressed_file_are_a_problem(dataset: Path) -> No
     )
     (dataset / MANIFEST).write_bytes(manifest.to_bytes())
     assert rows[0].name in {problem.file for problem in verify(str(dataset)).problems}
+
+
+def test_a_digest_of_another_shard_table_is_a_problem(dataset: Path) -> None:
+    """Opening trusts the hash of the table's file and the content hash, and leaves this one to `verify`."""
+    manifest = Dataset.open(dataset).manifest
+    (dataset / MANIFEST).write_bytes(replace(manifest, shards_digest="00" * 32).to_bytes())
+    assert only_problem(verify(str(dataset)))[:2] == (
+        "manifest.json",
+        "its shards_digest does not follow from the shard table",
+    )
