@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.filter_options import add_filter_arguments, filter_config
+
 if TYPE_CHECKING:
     from headrace.tokenize.config import TokenizeConfig
 
@@ -110,15 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="reject longer texts (default: 16M)",
     )
-    filters = parser.add_argument_group(
-        "filters", "what is left out, in this order; docs/filters.md has the rules and the reasons"
-    )
-    filters.add_argument(
-        "--min-chars", type=int, metavar="N", help="reject documents of fewer Unicode characters"
-    )
-    filters.add_argument(
-        "--max-chars", type=int, metavar="N", help="reject documents of more Unicode characters"
-    )
+    add_filter_arguments(parser)
     parser.add_argument(
         "--tokenizer-backend",
         choices=["auto", "fast", "reference"],
@@ -167,14 +161,13 @@ def run(args: argparse.Namespace) -> int:
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
-    from headrace.tokenize.filters.config import FilterConfig
     from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
     given = {name: value for name in _CONFIG if (value := getattr(args, name)) is not None}
     if given.get("compression") == "zstd":
         given["compression"] = "zstd:3"
-    given["filters"] = FilterConfig(min_chars=args.min_chars, max_chars=args.max_chars)
+    given["filters"] = filter_config(args)
     out, onto = (args.out, False) if args.onto is None else (args.onto, True)
     config = _config_onto(out, given) if onto else TokenizeConfig(**given)
     show = reporter(args.progress)

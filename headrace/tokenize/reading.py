@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.dataeng.lineage import string_buffers
+from headrace.dataeng.lineage import place, string_buffers
 from headrace.dataeng.rejects import Place, Rejects
 from headrace.dataeng.sources.base import (
     DAMAGED,
@@ -86,6 +87,7 @@ class Reading:
 
         Raises:
             SliceDamage: a source is damaged where `damaged` does not say so.
+            UsageError: the hook cannot be used.
         """
         begun: set[int] = set()
         for number, part in enumerate(self._unit.slices):
@@ -153,10 +155,13 @@ class Reading:
         wanted[list(batch.rejects)] = False
         texts, kept = self._small_enough(number, part, batch, batch.texts, np.arange(len(wanted)), wanted)
         if self._chain and len(kept):
-            filtered = self._chain.apply(texts)
+            filtered = self._chain.apply(texts, partial(self._describe, part, batch, kept))
             for reason, of_kept in filtered.rejected.items():
                 self._reject_of(number, part, batch, kept[of_kept], reason)
             kept, texts = kept[filtered.kept], filtered.texts
+            if self._chain.changes_texts:
+                all_of_them = np.ones(len(kept), bool)
+                texts, kept = self._small_enough(number, part, batch, texts, kept, all_of_them)
         sizes = np.diff(string_buffers(texts)[0])
         ends = np.cumsum(sizes)
         begin = 0
@@ -191,6 +196,12 @@ class Reading:
         self._reject_of(number, part, batch, positions[too_large], TOO_LARGE)
         kept = np.flatnonzero(wanted & ~too_large)
         return take(texts, kept), positions[kept]
+
+    def _describe(self, part: Slice, batch: Batch, positions: NDArray[np.int64], number: int) -> str:
+        position = int(positions[number])
+        offset = None if batch.byte_offsets is None else int(batch.byte_offsets[position])
+        where = place(part.row_group, batch.first_row + position, offset)
+        return f"{self._sources[part.file].name}: {where}"
 
     def _reject_of(
         self, number: int, part: Slice, batch: Batch, positions: NDArray[np.int64], reason: str

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from headrace.dataeng.sources.tfrecord import TFRecordWriter
 
+ROOT = Path(__file__).parents[2]
 EOS = "<|endoftext|>"
 ODDITIES: list[str | None] = [
     None,
@@ -92,6 +93,7 @@ class CommandLine:
     corpus: Path | str
     tokenizer: Path
     options: tuple[str, ...] = ("--shard-bytes", "4k", "--id-column", "id", "--max-rejects", "0.2")
+    directory: Path | None = None  # to work in
 
     def arguments(self, out: Path | str, *more: str) -> list[str]:
         return [
@@ -101,10 +103,20 @@ class CommandLine:
 
     def run(self, out: Path | str, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            self.arguments(out, *more), capture_output=True, text=True, timeout=120, check=False
+            self.arguments(out, *more),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=self.directory,
+            env=self._environment(),
         )
         assert done.returncode == code, done.stderr
         return done
+
+    def _environment(self) -> dict[str, str]:
+        """With headrace on the path, wherever it works."""
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
     def start(self, out: Path | str, *more: str) -> subprocess.Popen[str]:
         """In a process group of its own, so that all of it can be killed."""
@@ -114,6 +126,8 @@ class CommandLine:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            cwd=self.directory,
+            env=self._environment(),
         )
 
 

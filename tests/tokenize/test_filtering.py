@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.dataeng.dataset import Dataset
-from tests.tokenize.jobs import CommandLine, file_hashes, some_texts
+from headrace.dataeng.lineage import text_hash
+from headrace.tokenize.survey import document_by_number
+from headrace.tokenize.verify import verify
+from tests.tokenize.jobs import EOS, CommandLine, file_hashes, some_texts
 
 FILTERS = ("--min-chars", "40", "--max-chars", "400")
 
@@ -101,3 +105,64 @@ def test_law_5_when_filters_leave_nothing_nothing_is_published(command: CommandL
     assert "no document is left" in failed.stderr
     assert "length:short: " in failed.stderr
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+HOOK = """
+import re
+
+def clean(texts):
+    return [None if "huge" in text else re.sub("[aeiou]", "*", text) for text in texts]
+"""
+
+
+@pytest.fixture(scope="module")
+def hooked(tmp_path_factory: pytest.TempPathFactory, command: CommandLine) -> tuple[CommandLine, Path]:
+    """A job with a hook, whose module lies in the working directory, and its dataset."""
+    directory = tmp_path_factory.mktemp("hooked")
+    (directory / "vowels.py").write_text(HOOK)
+    job = replace(command, options=(*command.options, "--hook", "vowels:clean"), directory=directory)
+    job.run(directory / "dataset", "--workers", "1")
+    return job, directory / "dataset"
+
+
+def test_what_a_hook_makes_of_a_text_is_what_is_tokenized_and_hashed(
+    hooked: tuple[CommandLine, Path],
+) -> None:
+    out = hooked[1]
+    assert Dataset.open(out).manifest.rejects["hook"] == 4
+    assert verify(str(out)).ok
+    texts = [text for text in some_texts(0, 120) if text and text.strip(" \t\n\r") and "huge" not in text]
+    shown = document_by_number(Dataset.open(out), 0)
+    assert shown.text.removesuffix(EOS) == re.sub("[aeiou]", "*", texts[0])
+    made = shown.text.removesuffix(EOS).encode()
+    assert shown.lineage["text_bytes"] == len(made)
+    assert shown.lineage["text_hash"] == text_hash(made).hex()
+
+
+@pytest.mark.parametrize("workers", ["2", "3"])
+def test_law_4_a_hook_gives_the_same_bytes_with_any_number_of_workers(
+    hooked: tuple[CommandLine, Path], tmp_path: Path, workers: str
+) -> None:
+    job, out = hooked
+    job.run(tmp_path / "out", "--workers", workers)
+    assert file_hashes(tmp_path / "out") == file_hashes(out)
+
+
+def test_a_changed_hook_is_another_job(hooked: tuple[CommandLine, Path], tmp_path: Path) -> None:
+    job, out = hooked
+    (tmp_path / "vowels.py").write_text(HOOK + "\n# changed\n")
+    refused = replace(job, directory=tmp_path).run(out, code=2)
+    assert "config.filters.hook_sha256: there " in refused.stderr
+
+
+def test_a_hook_that_raises_stops_the_job_and_names_the_document(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "raises.py").write_text(
+        "def clean(texts):\n    return [str(1 / len(t[:-1])) for t in texts]\n"
+    )
+    failed = replace(command, directory=tmp_path).run(tmp_path / "out", "--hook", "raises:clean", code=2)
+    assert "row" in failed.stderr
+    assert "ZeroDivisionError" in failed.stderr
+    assert "raises.py:2" in failed.stderr
+    assert "Traceback" not in failed.stderr

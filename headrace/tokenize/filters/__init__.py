@@ -6,6 +6,7 @@
     reasons.py  why a row was left out, and which reasons the user asked for
     prepare.py  from that to what workers need
     chain.py    the filters one behind the other
+    hook.py     a user's own function
     length.py   characters of a document
 
 A filter sees one document at a time, so what becomes of a document depends on nothing but its text: not on the batch,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headrace.tokenize.filters.hook import Hook
+from headrace.tokenize.filters.reasons import HOOK
 
 
 class Filter(Protocol):
@@ -39,17 +42,32 @@ class Filtered:
 class Chain:
     """Use one in each thread that filters."""
 
-    def __init__(self, filters: Sequence[Filter]) -> None:
-        self._filters = tuple(filters)
+    def __init__(self, filters: Sequence[Filter], hook: Hook | None = None) -> None:
+        self._filters, self._hook = tuple(filters), hook
 
     def __bool__(self) -> bool:
         """Whether it does anything."""
-        return bool(self._filters)
+        return bool(self._filters) or self._hook is not None
 
-    def apply(self, texts: Any) -> Filtered:
-        """texts: LargeStringArray without nulls."""
+    @property
+    def changes_texts(self) -> bool:
+        """Whether a text may come out as another one, possibly larger."""
+        return self._hook is not None
+
+    def apply(self, texts: Any, describe: Callable[[int], str]) -> Filtered:
+        """texts: LargeStringArray without nulls. describe: where the text at a position is, for messages.
+
+        Raises:
+            UsageError: the hook raises, or does not do what a hook has to.
+        """
         kept = np.arange(len(texts))
         rejected: dict[str, NDArray[np.int64]] = {}
+        if self._hook is not None and len(kept):
+            texts, left_out = self._hook.apply(texts, describe)
+            if left_out.any():
+                rejected[HOOK] = kept[left_out]
+                kept = kept[~left_out]
+                texts = take(texts, kept)
         for each in self._filters:
             if not len(kept):
                 break

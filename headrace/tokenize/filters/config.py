@@ -11,6 +11,7 @@ from headrace.errors import UsageError
 class FilterConfig:
     """As given on the command line; the default is no filter at all."""
 
+    hook: str | None = None  # module:function, which may change each text or leave it out
     min_chars: int | None = None  # Unicode characters of a document, at least
     max_chars: int | None = None  # and at most
 

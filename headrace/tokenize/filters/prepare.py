@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.tokenize.filters.chain import Chain, Filter
 from headrace.tokenize.filters.config import FilterConfig
+from headrace.tokenize.filters.hook import Hook, HookSource, find_hook
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,10 +15,14 @@ class Prepared:
     """The filters of a job, as they are sent to its workers."""
 
     config: FilterConfig = field(default_factory=FilterConfig)
+    hook: HookSource | None = None
 
     def described(self) -> dict[str, Any]:
         """For the manifest and the job's identity: what is set, and the hashes of what it names. Empty: no filter."""
-        return {name: value for name, value in asdict(self.config).items() if value is not None}
+        described = {name: value for name, value in asdict(self.config).items() if value is not None}
+        if self.hook is not None:
+            described["hook_sha256"] = self.hook.sha256
+        return described
 
     def chain(self) -> Chain:
         """In the order that `filters/__init__.py` draws."""
@@ -27,9 +32,9 @@ class Prepared:
         filters: list[Filter] = []
         if config.min_chars is not None or config.max_chars is not None:
             filters.append(LengthFilter(config.min_chars, config.max_chars))
-        return Chain(filters)
+        return Chain(filters, None if self.hook is None else Hook(self.hook))
 
 
 def prepare(config: FilterConfig) -> Prepared:
     """Raises UsageError or InputError for what cannot be loaded."""
-    return Prepared(config=config)
+    return Prepared(config=config, hook=None if config.hook is None else find_hook(config.hook))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+HOOK: Final = "hook"  # the hook gave back None, or nothing but white space
 SHORT: Final = "length:short"  # fewer characters than --min-chars
 LONG: Final = "length:long"  # more characters than --max-chars
 
 # What stands before the colon, or is all of the reason. `--max-rejects` counts every other reason.
-FILTERED: Final = frozenset({"length"})
+FILTERED: Final = frozenset({"hook", "length"})
 
 
 def was_asked_for(reason: str) -> bool:

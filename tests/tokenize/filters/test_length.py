@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -41,6 +43,6 @@ def test_a_character_of_four_bytes_is_one() -> None:
         ({"min_chars": 9, "max_chars": 8}, "no document is both"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(limits: dict[str, int], message: str) -> None:
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         FilterConfig(**limits)

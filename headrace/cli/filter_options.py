@@ -1,0 +1,33 @@
+"""The options of `headrace tokenize` that leave documents out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.tokenize.filters.config import FilterConfig
+
+
+def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
+    filters = parser.add_argument_group(
+        "filters", "what is left out, in this order; docs/filters.md has the rules and the reasons"
+    )
+    filters.add_argument(
+        "--hook",
+        metavar="MODULE:FUNCTION",
+        help="a function of yours, list[str] -> list[str | None]: each text changed or not, or None to reject it",
+    )
+    filters.add_argument(
+        "--min-chars", type=int, metavar="N", help="reject documents of fewer Unicode characters"
+    )
+    filters.add_argument(
+        "--max-chars", type=int, metavar="N", help="reject documents of more Unicode characters"
+    )
+
+
+def filter_config(args: argparse.Namespace) -> FilterConfig:
+    """Raises UsageError."""
+    from headrace.tokenize.filters.config import FilterConfig
+
+    return FilterConfig(hook=args.hook, min_chars=args.min_chars, max_chars=args.max_chars)
