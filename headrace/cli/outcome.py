@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal import printable, table
+from headrace.cli.terminal import table
+from headrace.dataeng.printable import printable
 
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest

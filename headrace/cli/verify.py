@@ -7,7 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from headrace.cli.terminal import clip, duration, printable
+from headrace.cli.terminal import clip, duration
+from headrace.dataeng.printable import printable
 
 if TYPE_CHECKING:
     from headrace.tokenize.shard_check import Problem

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
-from headrace.errors import UsageError
-from headrace.tokenize.survey import document_by_id, document_by_number, lengths, sources
+from headrace.errors import DamageError, UsageError
+from headrace.manifests.dataset import FileEntry
+from headrace.tokenize.survey import document_by_id, document_by_number, lengths, sample, sources
+from tests.datasets import write_dataset
 from tests.tokenize.jobs import EOS, some_texts
 
 
@@ -46,20 +51,75 @@ def test_what_does_not_exist_is_refused(finished: Path) -> None:
 
 def test_every_document_is_in_the_histogram_once(finished: Path) -> None:
     dataset = Dataset.open(finished)
-    histogram, shards = lengths(dataset)
-    assert shards == dataset.manifest.counts.shards
-    assert sum(count for _, _, count in histogram) == dataset.manifest.counts.documents
-    assert all(below == 2 * least for least, below, _ in histogram)
+    found = lengths(dataset)
+    assert found.shards == dataset.manifest.counts.shards
+    assert (
+        sum(count for _, _, count in found.histogram) == dataset.manifest.counts.documents == found.documents
+    )
+    assert all(below == 2 * least for least, below, _ in found.histogram)
+
+
+def test_quantiles_are_those_of_all_lengths(finished: Path) -> None:
+    dataset = Dataset.open(finished)
+    tokens = sorted(
+        int(length)
+        for row in dataset.shards.rows()
+        for length in pq.read_table(finished / row.lineage)["tokens"].to_pylist()
+    )
+    last = len(tokens) - 1
+    assert lengths(dataset).quantiles == {
+        "median": tokens[last // 2],
+        "p90": tokens[last * 90 // 100],
+        "p99": tokens[last * 99 // 100],
+        "largest": tokens[-1],
+    }
 
 
 def test_the_sources_add_up(finished: Path) -> None:
     dataset = Dataset.open(finished)
-    rows = sources(dataset)
-    assert [Path(row["source"]).name for row in rows] == [
+    count, rows = sources(dataset, 10)
+    assert count == 4
+    assert {Path(row["source"]).name for row in rows} == {
         "a.parquet",
         "b.tfrecord",
         "c.parquet",
         "d.tfrecord",
-    ]
+    }
     assert sum(row["tokens"] for row in rows) == dataset.manifest.counts.tokens
     assert all(row["rows"] == 120 == row["documents"] + row["rejected"] for row in rows)
+
+
+def test_the_sources_with_the_most_tokens_are_kept_whatever_their_row_group(tmp_path: Path) -> None:
+    tokens = [5, 9, 1, 9, 7, 3, 9]
+    write_dataset(tmp_path, [[[1, 2]]])
+    table = pa.table({"source": [f"s{n}" for n in range(7)], "tokens": tokens})
+    pq.write_table(table, tmp_path / "sources.parquet", row_group_size=2)
+    opened = Dataset.open(tmp_path)
+    files = {**opened.manifest.files, "sources.parquet": FileEntry(bytes=0, sha256="")}
+    dataset = replace(opened, manifest=replace(opened.manifest, files=files))
+    count, rows = sources(dataset, 3)
+    assert count == 7
+    assert [row["source"] for row in rows] == ["s1", "s3", "s6"]
+    assert sources(dataset, 0) == (7, [])
+    (tmp_path / "sources.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DamageError, match="not a table of sources"):
+        sources(dataset, 3)
+
+
+def test_a_sample_is_the_same_for_the_same_seed_and_holds_no_document_twice(finished: Path) -> None:
+    dataset = Dataset.open(finished)
+    some = sample(dataset, 12, 7)
+    numbers = [document.number for document in some]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 12
+    assert sample(dataset, 12, 7) == some
+    assert [document.number for document in sample(dataset, 12, 8)] != numbers
+    assert some[3] == document_by_number(dataset, numbers[3])
+    # A larger sample holds the smaller one, so that looking at more never loses what was seen.
+    assert set(numbers) <= {document.number for document in sample(dataset, 40, 7)}
+
+
+def test_a_sample_larger_than_the_dataset_is_all_of_it(finished: Path) -> None:
+    dataset = Dataset.open(finished)
+    total = dataset.manifest.counts.documents
+    assert [document.number for document in sample(dataset, total + 5, 0)] == list(range(total))
