@@ -10,54 +10,18 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from headrace.errors import HeadraceError, InputError, MissingExtra, UsageError
+from headrace.dataeng.remote import Remote
+from headrace.dataeng.remote_file import RemoteFile
+from headrace.dataeng.uris import is_remote, redact
+from headrace.errors import InputError
 from headrace.manifests.names import checked_name
 
+__all__ = ["Store", "is_remote", "redact", "sync_directory", "write_whole"]
+
 _TEMPORARY = ".tmp-"
-_EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
-
-
-def redact(uri: str) -> str:
-    """`uri` without user, password, query or fragment: safe to print, log and store. Chained URIs (`a::b`) too."""
-    if "::" in uri and "://" in uri:
-        parts = uri.split("::")
-        shown = [_redact(part) for part in parts]
-        # Behind a query, a `::` may as well be part of a signature.
-        first = next((i for i, part in enumerate(parts) if re.search(r"[?#]", part)), len(parts))
-        return "::".join(shown[: first + 1])
-    return _redact(uri)
-
-
-def _redact(uri: str) -> str:
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", uri, re.DOTALL)
-    if not match:
-        return uri
-    scheme, rest = match.groups()
-    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
-
-
-def is_remote(uri: str) -> bool:
-    """Whether `uri` names an fsspec location rather than a local path (`file://` is local)."""
-    scheme, separator, _ = uri.partition("://")
-    return bool(separator) and scheme not in ("file", "local")
-
-
-def missing_client(scheme: str) -> UsageError:
-    """What to say when the client for `scheme` is not installed: our extra, or what fsspec advises."""
-    purpose = f"reading {scheme}:// URIs"
-    if scheme in _EXTRAS:
-        return MissingExtra(*_EXTRAS[scheme], purpose)
-    from fsspec.registry import known_implementations
-
-    advice = known_implementations.get(scheme, {}).get("err") or "install the fsspec client for it"
-    return UsageError(f"{purpose} needs a package that is not installed: {advice}")
 
 
 def sync_directory(path: Path) -> None:
@@ -85,65 +49,22 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
     sync_directory(path.parent)
 
 
-def _create_whole(path: Path, data: bytes) -> None:
-    """`write_whole`, unless `path` exists."""
+def _create_whole(path: Path, data: bytes) -> bool:
+    """`write_whole`, unless `path` exists; whether it was written."""
     temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}-{path.name}"
     write_whole(temporary, data)
     try:
         os.link(temporary, path)
     except FileExistsError:
-        return
+        return False
     except OSError:  # a file system without links
-        if not path.exists():
-            os.replace(temporary, path)
+        if path.exists():
+            return False
+        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
-
-
-class RemoteFile:
-    """A file whose failures to read are failures of the store: never to be taken for damage of what was read."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
-        self.mode = "rb"
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            return self._file.read(size)
-        except Exception as error:  # noqa: BLE001 clients have errors of their own, which may carry requests
-            raise InputError(
-                f"{self._name}: the store failed while it was read ({type(error).__name__}); "
-                "run the same command again to continue"
-            ) from None
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def __enter__(self) -> RemoteFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    return True
 
 
 class Store:
@@ -162,7 +83,8 @@ class Store:
         if self.is_local:
             uri = re.sub(r"^(file|local)://", "", uri)
         self.uri = uri.rstrip("/") or "/"
-        self._filesystem: Any = None
+        self._client: Remote | None = None
+        self._creates = False  # it was seen to keep what is there
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return (Store, (self.uri,))
@@ -188,53 +110,49 @@ class Store:
     def exists(self, name: str) -> bool:
         if self.is_local:
             return self.local_path(name).is_file()
-        with self._translated(name):
-            return bool(self._fs().isfile(self._key(name)))
+        return self._remote.is_file(self._key(name), self.describe(name))
 
     def read(self, name: str) -> bytes:
         if self.is_local:
             return self.local_path(name).read_bytes()
-        with self._translated(name):
-            return cast(bytes, self._fs().cat_file(self._key(name)))
+        remote, key, shown = self._remote, self._key(name), self.describe(name)
+        return remote.read(key, shown, 0, remote.size(key, shown))
 
     def open(self, name: str) -> BinaryIO:
         """A seekable file for reading."""
         if self.is_local:
             return open(self.local_path(name), "rb")
-        with self._translated(name):
-            return cast(BinaryIO, RemoteFile(self._fs().open(self._key(name), "rb"), self.describe(name)))
+        return cast(BinaryIO, RemoteFile(self._remote, self._key(name), self.describe(name)))
 
     def download(self, name: str, path: Path) -> None:
         """Copies `name` to the local file `path` in bounded memory; the caller checks what arrived."""
         if self.is_local:
             shutil.copyfile(self.local_path(name), path)
             return
-        with self._translated(name):
-            self._fs().get_file(self._key(name), str(path))
+        self._remote.download(self._key(name), self.describe(name), str(path))
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Stores `data` under `name`, replacing what was there: whole or absent, durable on return."""
         if self.is_local:
             write_whole(self.local_path(name), data)
             return
-        with self._translated(name):
-            self._fs().pipe_file(self._key(name), bytes(data))  # no copy of what is bytes already
+        self._remote.write(
+            self._key(name), self.describe(name), bytes(data)
+        )  # no copy of what is bytes already
 
-    def create(self, name: str, data: bytes) -> None:
-        """`write`, but what is there already stays: of several writers at once, the first one's data. Read it to see.
+    def create(self, name: str, data: bytes) -> bool:
+        """`write`, but what is there already stays: of several writers at once, the first one's data.
 
-        Object stores that know no conditional write keep the last one's.
+        Returns whether `data` is what is there now. Raises InputError for an object store that does not keep to it, which
+        is tried out before it is relied on.
         """
         if self.is_local:
-            _create_whole(self.local_path(name), data)
-            return
-        key = self._key(name)
-        with self._translated(name):
-            try:
-                self._fs().pipe_file(key, data, mode="create")
-            except Exception:  # noqa: BLE001 clients say "it exists" and "I know no such mode" in many ways
-                if not self._fs().exists(key):
-                    self._fs().pipe_file(key, data)
+            path = self.local_path(name)
+            return _create_whole(path, data) or path.read_bytes() == data
+        if not self._creates:
+            self._remote.require_creation(self.uri, self.describe())
+            self._creates = True
+        return self._remote.create(self._key(name), self.describe(name), data)
 
     def replace(self, name: str, data: bytes, *, expected: bytes) -> bool:
         """`write`, if what is stored under `name` is still `expected`; else False, and nothing is changed.
@@ -270,9 +188,8 @@ class Store:
             base = self.local_path(prefix) if prefix else root
             found = (p.relative_to(root).as_posix() for p in base.rglob("*") if p.is_file())
         else:
-            with self._translated(prefix):
-                keys = self._fs().find(self._key(prefix) if prefix else self.uri)
-            strip = self._fs()._strip_protocol(self.uri).rstrip("/") + "/"
+            keys = self._remote.find(self._key(prefix) if prefix else self.uri, self.describe(prefix))
+            strip = self._remote.filesystem._strip_protocol(self.uri).rstrip("/") + "/"
             found = (key.removeprefix(strip) for key in keys)
         return sorted(name for name in found if _TEMPORARY not in name)
 
@@ -281,11 +198,7 @@ class Store:
         if self.is_local:
             self.local_path(name).unlink(missing_ok=True)
             return
-        with self._translated(name):
-            try:
-                self._fs().rm_file(self._key(name))
-            except FileNotFoundError:
-                pass
+        self._remote.remove(self._key(name), self.describe(name))
 
     def clean_temporaries(self) -> None:
         """Removes what a killed writer left under a temporary name (local stores; call under the job's lock)."""
@@ -296,35 +209,8 @@ class Store:
     def _key(self, name: str) -> str:
         return f"{self.uri}/{checked_name(name, self.describe())}"
 
-    def _fs(self) -> Any:
-        if self._filesystem is None:
-            import fsspec
-
-            scheme = self.uri.partition("://")[0]
-            try:
-                # Listings must show what another process just wrote.
-                self._filesystem = fsspec.filesystem(
-                    scheme, use_listings_cache=False, skip_instance_cache=True
-                )
-            except ImportError:
-                raise missing_client(scheme) from None
-            except ValueError:
-                raise InputError(f"{self.describe()}: no file system is known for {scheme}://") from None
-        return self._filesystem
-
-    @contextmanager
-    def _translated(self, name: str) -> Iterator[None]:
-        """Turns a client's failure into an error without its request (URLs and headers may carry secrets)."""
-        try:
-            yield
-        except (FileNotFoundError, HeadraceError):
-            raise
-        except Exception as error:  # noqa: BLE001 - every client raises types of its own
-            kind = type(error).__name__
-            if kind in ("NoCredentialsError", "PartialCredentialsError"):
-                raise InputError(
-                    f"{self.describe(name)}: no credentials were found; give them as for every S3 client, for instance "
-                    "with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile"
-                ) from None
-            detail = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else kind
-            raise InputError(f"{self.describe(name)}: the store answered with an error ({detail})") from None
+    @property
+    def _remote(self) -> Remote:
+        if self._client is None:
+            self._client, _ = Remote.at(self.uri, own=True)
+        return self._client

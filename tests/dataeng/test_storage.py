@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.dataeng import remote
+from headrace.dataeng.remote import Remote
 from headrace.dataeng.sources.location import open_input
 from headrace.dataeng.storage import Store, redact, write_whole
 from headrace.errors import InputError, UsageError
@@ -42,10 +44,12 @@ def test_absent_names_raise_file_not_found(store: Store, tmp_path: Path) -> None
 
 
 def test_of_several_writers_that_create_the_first_one_stays(store: Store) -> None:
-    store.create("a/job", b"0")
+    assert store.create("a/job", b"0")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: store.create("a/race", b"%d" % n), range(16)))
-    store.create("a/job", b"1")
+        created = list(pool.map(lambda n: store.create("a/race", b"%d" % n), range(16)))
+    assert created.count(True) == 1
+    assert not store.create("a/job", b"1")
+    assert store.create("a/job", b"0")
     assert store.read("a/job") == b"0"
     first = store.read("a/race")
     store.create("a/race", b"late")
@@ -141,6 +145,7 @@ def test_an_unreachable_store_is_named_without_its_secrets(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIASECRET")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.0)
     with pytest.raises(InputError, match=r"s3://bucket/manifest\.json") as caught:
         Store("s3://bucket").read("manifest.json")
     text = str(caught.value)
@@ -168,11 +173,11 @@ def test_missing_credentials_are_not_told_as_an_answer_of_the_store(monkeypatch:
         """As botocore calls it."""
 
     class Client:
-        def cat_file(self, _: str) -> bytes:
+        def info(self, _: str) -> dict[str, int]:
             raise NoCredentialsError
 
     store = Store("s3://bucket")
-    monkeypatch.setattr(store, "_filesystem", Client())
+    monkeypatch.setattr(store, "_client", Remote(Client()))
     with pytest.raises(InputError, match="no credentials were found"):
         store.read("x")
 

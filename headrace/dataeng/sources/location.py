@@ -7,9 +7,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
-from headrace.dataeng.storage import RemoteFile, is_remote, missing_client, redact
+from headrace.dataeng.remote import Remote
+from headrace.dataeng.remote_file import opened
+from headrace.dataeng.uris import is_remote, redact
 from headrace.errors import InputError
 
 _MAX_LIST_BYTES: Final = 64 << 20
@@ -20,8 +22,7 @@ def open_input(uri: str) -> BinaryIO:
     with _translated(uri):
         if not is_remote(uri):
             return open(_local(uri), "rb")
-        filesystem, path = _filesystem(uri)
-        return cast(BinaryIO, RemoteFile(filesystem.open(path, "rb"), redact(uri)))
+        return opened(uri)
 
 
 def open_arrow(uri: str, *, mapped: bool = False) -> Any:
@@ -47,11 +48,11 @@ def list_directory(uri: str) -> list[str] | None:
                 return None
             found = [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()]
         else:
-            filesystem, path = _filesystem(uri)
-            if not filesystem.isdir(path):
+            remote, path = Remote.at(uri)
+            if not remote.is_directory(path, redact(uri)):
                 return None
             root_key = path.rstrip("/") + "/"
-            found = [key.removeprefix(root_key) for key in filesystem.find(path)]
+            found = [key.removeprefix(root_key) for key in remote.find(path, redact(uri))]
     data = (name for name in found if not any(part[:1] in "._" for part in name.split("/")))
     return [f"{prefix}/{name}" for name in sorted(data)]
 
@@ -75,12 +76,12 @@ def list_files(uri: str) -> list[tuple[str, int]] | None:
                     if name[:1] != "." and file.is_file():
                         found.append((file.relative_to(root).as_posix(), file.stat().st_size))
             return found
-        filesystem, path = _filesystem(uri)
-        if not filesystem.isdir(path):
+        remote, path = Remote.at(uri)
+        if not remote.is_directory(path, redact(uri)):
             return None
         root_key = path.rstrip("/") + "/"
-        details = filesystem.find(path, detail=True)
-        below = ((key.removeprefix(root_key), int(entry["size"])) for key, entry in details.items())
+        sizes = remote.find(path, redact(uri))
+        below = ((key.removeprefix(root_key), size) for key, size in sizes.items())
         return [(name, size) for name, size in below if not _is_hidden(name)]
 
 
@@ -125,17 +126,17 @@ def expand_glob(uri: str) -> list[str]:
             # Path.glob would forget how the pattern was spelt, and names are recorded as they were given.
             matches = glob.glob(str(_local(uri)), recursive=True)  # noqa: PTH207
             return sorted(path for path in matches if Path(path).is_file())
-        filesystem, path = _filesystem(uri)
+        remote, path = Remote.at(uri)
         scheme = uri.partition("://")[0]
-        return [f"{scheme}://{key}" for key in sorted(filesystem.glob(path))]
+        return [f"{scheme}://{key}" for key in remote.glob(path, redact(uri))]
 
 
 def is_file(uri: str) -> bool:
     with _translated(uri):
         if not is_remote(uri):
             return _local(uri).is_file()
-        filesystem, path = _filesystem(uri)
-        return bool(filesystem.isfile(path))
+        remote, path = Remote.at(uri)
+        return remote.is_file(path, redact(uri))
 
 
 def same_file(uri: str) -> str:
@@ -154,19 +155,12 @@ def file_size(uri: str) -> int:
     with _translated(uri):
         if not is_remote(uri):
             return _local(uri).stat().st_size
-        filesystem, path = _filesystem(uri)
-        return int(filesystem.size(path))
+        remote, path = Remote.at(uri)
+        return remote.size(path, redact(uri))
 
 
 def _local(uri: str) -> Path:
     return Path(uri.removeprefix("file://").removeprefix("local://"))
-
-
-def _filesystem(uri: str) -> tuple[Any, str]:
-    import fsspec
-
-    filesystem, path = fsspec.core.url_to_fs(uri)
-    return filesystem, path
 
 
 @contextmanager
@@ -179,7 +173,5 @@ def _translated(uri: str) -> Iterator[None]:
         raise InputError(f"{name}: no such file") from None
     except PermissionError:
         raise InputError(f"{name}: permission denied") from None
-    except ImportError:
-        raise missing_client(uri.partition("://")[0]) from None
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: cannot be opened ({type(error).__name__})") from None
