@@ -10,6 +10,7 @@ would take a changed letter for the text. There every range and every listing is
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -26,8 +27,9 @@ _REQUEST_S: Final = 60.0  # and none may take longer; more for what is large
 _LISTING_S: Final = 600.0
 _SLOWEST: Final = 1 << 20  # bytes a second, of an upload
 _PAUSES_S: Final = (0.1, 0.3, 1.0, 2.0)  # between attempts; the last one again and again
+PROBE: Final = ".tmp-probe"  # whoever creates it removes it
 _PIECE_BYTES: Final = 8 << 20  # of one request
-_READINGS: Final = 6
+_READINGS: Final = 10
 _UNUSABLE: Final = (TypeError, ValueError, AttributeError, ImportError, NotImplementedError)
 _LASTING: Final = (*_UNUSABLE, PermissionError, IsADirectoryError, NotADirectoryError)
 _NO_CREDENTIALS: Final = ("NoCredentialsError", "PartialCredentialsError")
@@ -132,16 +134,16 @@ class Remote:
         """
         from fsspec.spec import AbstractFileSystem
 
-        path = f"{root}/probe-{uuid.uuid4().hex}"
-        client = type(self.filesystem)
+        client, path = type(self.filesystem), f"{root}/{PROBE}"
         emulated = not client.async_impl and client.pipe_file is AbstractFileSystem.pipe_file
-        if not emulated:
+        for _ in range(0 if emulated else 2):  # twice: another run may have cleaned up in between
+            if not self.create(path, name, uuid.uuid4().bytes):
+                return  # a killed run has left it, or another is at it in this moment
             try:
-                kept = self.create(path, name, b"first") and not self.create(path, name, b"second")
+                if not self.create(path, name, uuid.uuid4().bytes):
+                    return
             finally:
                 self.remove(path, name)
-            if kept:
-                return
         raise InputError(
             f"{name}: the store does not keep what is there when an object is to be created (If-None-Match: * on PUT), so "
             "two runs that begin at the same moment would overwrite each other unnoticed. Nothing was written. Use a store "
@@ -219,16 +221,17 @@ class Remote:
         return self.attempt(name, get)
 
     def _agreed(self, name: str, reading: Callable[[], bytes]) -> bytes:
-        last = reading()
         if self.is_guarded:
-            return last
+            return reading()
+        seen: set[bytes] = set()
         for _ in range(_READINGS):
-            again = reading()
-            if again == last:
-                return again
-            last = again
+            data = reading()
+            digest = hashlib.sha256(data).digest()
+            if digest in seen:
+                return data
+            seen.add(digest)
         raise InputError(
-            f"{name}: {_READINGS + 1} readings of the same bytes gave something else each time; the way to the store changes "
+            f"{name}: {_READINGS} readings of the same bytes gave something else each time; the way to the store changes "
             "them. Use https, or look for the fault"
         )
 

@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from headrace.dataeng.remote import Remote
+from headrace.dataeng.remote import PROBE, Remote
 from headrace.dataeng.remote_file import RemoteFile
 from headrace.dataeng.uris import is_remote, redact
 from headrace.errors import InputError
@@ -190,7 +190,8 @@ class Store:
         else:
             keys = self._remote.find(self._key(prefix) if prefix else self.uri, self.describe(prefix))
             strip = self._remote.filesystem._strip_protocol(self.uri).rstrip("/") + "/"
-            found = (key.removeprefix(strip) for key in keys)
+            # Some stores list the prefix itself, too.
+            found = (key.removeprefix(strip) for key in keys if key.startswith(strip))
         return sorted(name for name in found if _TEMPORARY not in name)
 
     def remove(self, name: str) -> None:
@@ -201,8 +202,10 @@ class Store:
         self._remote.remove(self._key(name), self.describe(name))
 
     def clean_temporaries(self) -> None:
-        """Removes what a killed writer left under a temporary name (local stores; call under the job's lock)."""
-        if self.is_local and Path(self.uri).is_dir():
+        """Removes what a killed writer left under a temporary name; of a local store call it under the job's lock."""
+        if not self.is_local:
+            self._remote.remove(f"{self.uri}/{PROBE}", self.describe())  # all else is one put
+        elif Path(self.uri).is_dir():
             for path in Path(self.uri).rglob(f"{_TEMPORARY}*"):
                 path.unlink(missing_ok=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import os
 import random
 import subprocess
@@ -12,9 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import zstandard
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from headrace.dataeng.sources.tfrecord import TFRecordWriter
+from tests.s3 import S3Server
 
 ROOT = Path(__file__).parents[2]
 EOS = "<|endoftext|>"
@@ -68,6 +72,46 @@ def write_corpus(directory: Path, count: int = 120) -> Path:
     for seed, name in enumerate(["a.parquet", "b.tfrecord", "c.parquet", "d.tfrecord"]):
         write = write_parquet if name.endswith("parquet") else write_tfrecord
         write(directory / name, some_texts(seed, count))
+    return directory
+
+
+def write_every_format(directory: Path, count: int = 40) -> Path:
+    """A file of `count` documents in each format and compression that is read."""
+    directory.mkdir(parents=True)
+    texts = [some_texts(seed, count) for seed in range(9)]
+    write_parquet(directory / "a.parquet", texts[0])
+    table = pa.table({"text": pa.array(texts[1], pa.string()), "id": [f"b-{n}" for n in range(count)]})
+    pq.write_table(
+        table, directory / "b.parquet", row_group_size=16, compression="zstd", data_page_version="2.0"
+    )
+    write_tfrecord(directory / "c.tfrecord", texts[2])
+    write_tfrecord(directory / "plain", texts[3])
+    (directory / "d.tfrecord.gz").write_bytes(gzip.compress((directory / "plain").read_bytes(), mtime=0))
+    (directory / "plain").unlink()
+    (directory / "e.jsonl").write_bytes(_json_lines("e", texts[4]))
+    (directory / "f.jsonl.gz").write_bytes(gzip.compress(_json_lines("f", texts[5]), mtime=0))
+    (directory / "g.jsonl.zst").write_bytes(zstandard.compress(_json_lines("g", texts[6])))
+    for name, begin, part in (
+        ("h.arrow", pa.ipc.new_file, texts[7]),
+        ("i.arrow", pa.ipc.new_stream, texts[8]),
+    ):
+        table = pa.table({"text": pa.array(part, pa.string()), "id": [f"{name}-{n}" for n in range(count)]})
+        with begin(directory / name, table.schema) as writer:
+            writer.write_table(table, max_chunksize=17)
+    return directory
+
+
+def _json_lines(name: str, texts: list[str | None]) -> bytes:
+    rows = [{"id": f"{name}-{number}", "text": text} for number, text in enumerate(texts)]
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def write_files(directory: Path, count: int = 120) -> Path:
+    """A tree with a file for each of `count` documents."""
+    for number, text in enumerate(some_texts(17, count)):
+        path = directory / f"part-{number % 7}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((text or "").encode())
     return directory
 
 
@@ -141,3 +185,11 @@ def file_hashes(directory: Path) -> dict[str, str]:
             path = Path(root) / name
             found[path.relative_to(directory).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def object_hashes(server: S3Server, uri: str) -> dict[str, str]:
+    filesystem, root = server.filesystem(), uri.removeprefix("s3://")
+    return {
+        key.removeprefix(f"{root}/"): hashlib.sha256(filesystem.cat_file(key)).hexdigest()
+        for key in filesystem.find(root)
+    }

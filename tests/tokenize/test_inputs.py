@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,22 +122,3 @@ def test_files_of_a_list_become_documents_named_by_their_paths(tmp_path: Path, t
         (f"{tmp_path}/src", "deep/b.py"),
         (str(tmp_path), "notes.md"),
     ]
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.arrow"])
-def test_a_job_that_was_killed_again_and_again_gives_the_bytes_of_one_that_was_not(
-    tmp_path: Path, tokenizer: Path, name: str
-) -> None:
-    (tmp_path / "in").mkdir()
-    for copy in range(3):
-        (tmp_path / "in" / f"{copy}{name}").write_bytes(WRITERS[name](tmp_path))
-    job = CommandLine(tmp_path / "in", tokenizer, OPTIONS)
-    job.run(tmp_path / "whole")
-    for seconds in [0.6, 1.0, 1.4]:
-        process = job.start(tmp_path / "killed", "--workers", "2")
-        time.sleep(seconds)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    job.run(tmp_path / "killed", "--workers", "2")
-    assert file_hashes(tmp_path / "killed") == file_hashes(tmp_path / "whole")

@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import random
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.s3 import S3Server
-from tests.tokenize.jobs import CommandLine, file_hashes
+from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes
 
 pytestmark = [pytest.mark.s3, pytest.mark.timeout(400)]
-KILLS = 6
-
-
-def object_hashes(server: S3Server, uri: str) -> dict[str, str]:
-    filesystem, root = server.filesystem(), uri.removeprefix("s3://")
-    return {
-        key.removeprefix(f"{root}/"): hashlib.sha256(filesystem.cat_file(key)).hexdigest()
-        for key in filesystem.find(root)
-    }
-
-
-def test_law_4_and_6_a_job_on_s3_killed_at_random_instants_publishes_the_bytes_of_a_local_one(
-    command: CommandLine, finished: Path, s3_server: S3Server, s3_bucket: str
-) -> None:
-    out = f"{s3_bucket}/dataset"
-    seed = random.SystemRandom().randrange(2**32)
-    draw = random.Random(seed)
-    print(f"seed {seed}")
-    kills = 0
-    while kills < KILLS:
-        process = command.start(out, "--workers", draw.choice("12"))
-        try:
-            process.communicate(timeout=draw.uniform(0.5, 5.0))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            kills += 1
-            continue
-        assert process.returncode == 0, f"seed {seed}"
-        break
-    command.run(out, "--workers", "2")
-    assert object_hashes(s3_server, out) == file_hashes(finished), f"seed {seed}"
 
 
 def test_sources_on_s3_are_read_and_no_credential_is_written(

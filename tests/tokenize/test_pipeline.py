@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -18,10 +17,8 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.lineage import text_hash
 from headrace.dataeng.shards import OpenShards
 from headrace.tokenize.tokenizers import load
-from headrace.tokenize.verify import verify
 from tests.tokenize.jobs import CommandLine, file_hashes, some_texts
 
-KILLS = 20
 _COUNT_LISTS = """
 import sys
 from headrace.cli.main import main
@@ -78,40 +75,6 @@ def test_law_4_the_shards_and_their_order_do_not_depend_on_compression(
     assert packed.manifest.content_hash == plain.manifest.content_hash
     assert all(row.name.endswith(".mds.zstd") for row in packed.shards.rows())
     assert packed.manifest.hash != plain.manifest.hash
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_law_4_and_6_kill_9_at_random_instants_changes_no_byte_and_leaves_nothing(
-    command: CommandLine, finished: Path, tmp_path: Path
-) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    draw = random.Random(seed)
-    begun = time.monotonic()
-    command.run(tmp_path / "timed", "--workers", "2")
-    whole_run = time.monotonic() - begun
-    print(f"seed {seed}, an uninterrupted run takes {whole_run:.2f} s")
-
-    kills, attempt, journals_seen = 0, 0, 0
-    while kills < KILLS:
-        out = tmp_path / f"out-{attempt}"
-        attempt += 1
-        while True:
-            process = command.start(out, "--workers", draw.choice("123"))
-            try:
-                process.wait(draw.uniform(0, 1.1 * whole_run))
-            except subprocess.TimeoutExpired:
-                kill_group(process)
-                kills += 1
-                journals_seen += (out / "_units" / "job.json").is_file()
-                if (out / "manifest.json").exists():
-                    assert verify(str(out)).ok
-                continue
-            assert process.returncode == 0, process.communicate()[1]
-            process.communicate()
-            break
-        assert file_hashes(out) == file_hashes(finished), f"seed {seed}"
-    assert journals_seen, f"no kill met a job under way; seed {seed}"
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers in /proc, which is Linux")

@@ -52,7 +52,8 @@ def list_directory(uri: str) -> list[str] | None:
             if not remote.is_directory(path, redact(uri)):
                 return None
             root_key = path.rstrip("/") + "/"
-            found = [key.removeprefix(root_key) for key in remote.find(path, redact(uri))]
+            keys = remote.find(path, redact(uri))
+            found = [key.removeprefix(root_key) for key in keys if key.startswith(root_key)]
     data = (name for name in found if not any(part[:1] in "._" for part in name.split("/")))
     return [f"{prefix}/{name}" for name in sorted(data)]
 
@@ -81,7 +82,8 @@ def list_files(uri: str) -> list[tuple[str, int]] | None:
             return None
         root_key = path.rstrip("/") + "/"
         sizes = remote.find(path, redact(uri))
-        below = ((key.removeprefix(root_key), size) for key, size in sizes.items())
+        within = ((key, size) for key, size in sizes.items() if key.startswith(root_key))
+        below = ((key.removeprefix(root_key), size) for key, size in within)
         return [(name, size) for name, size in below if not _is_hidden(name)]
 
 
