@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.timeout(7200),
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc, which is Linux"),
 ]
+KILLS_OF_ONE = 5  # at most; then it is left to finish
 KILLS = int(os.environ.get("HEADRACE_KILLS", "10"))
 
 
@@ -92,19 +93,20 @@ def kill_and_continue(
 
     while kills["group"] + kills["worker"] < KILLS:
         job, out = draw.choice(jobs), new_out()
-        while True:
+        for patience in [*(draw.uniform(0, 1.5 * job.seconds) for _ in range(KILLS_OF_ONE)), 120]:
             process = job.command.start(out, "--workers", draw.choice("123"))
             try:
-                process.wait(draw.uniform(0, 1.2 * job.seconds))
+                process.wait(patience)
             except subprocess.TimeoutExpired:
-                if draw.random() < 0.6:
+                workers = list(workers_of(process))
+                if not workers or draw.random() < 0.6:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.communicate()
                     wait_until_gone(process.pid)
                     kills["group"] += 1
                     if exists(out):  # a reader never sees a part
                         assert verify(out).ok, f"seed {seed}"
-                elif workers := list(workers_of(process)):
+                else:
                     os.kill(draw.choice(workers), signal.SIGKILL)
                     _, said = process.communicate(timeout=60)
                     assert process.returncode in (0, 3), f"seed {seed}: {said}"
