@@ -10,6 +10,7 @@ would take a changed letter for the text. There every range and every listing is
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -107,7 +108,7 @@ class Remote:
                 raise failure(name, error) from None
 
     def create(self, path: str, name: str, data: bytes) -> bool:
-        """Stores `data` unless something is there; whether `data` is there now. Once, `require_creation` first.
+        """Stores `data` unless something is there; whether `data` is there now. Once, `require_conditions` first.
 
         A write whose answer was lost is met again as something that is there: so it is read, and compared.
         """
@@ -128,27 +129,66 @@ class Remote:
             return True
         return self.size(path, name) == len(data) and self.read(path, name, 0, len(data)) == data
 
-    def require_creation(self, root: str, name: str) -> None:
-        """Raises InputError if of two creations of one object the second does not fail: a store without conditional
-        writes, or a client that only looks before it writes.
+    def replace(self, path: str, name: str, data: bytes, expected: bytes) -> bool:
+        """Stores `data` if `expected` is there; whether `data` is there now. Raises FileNotFoundError."""
+        seconds = _REQUEST_S + len(data) / _SLOWEST
+
+        def put() -> bool:
+            tag = self._do("info", path).get(
+                "ETag"
+            )  # before the bytes: one that is older than they only refuses
+            if self.read(path, name, 0, self.size(path, name)) != expected:
+                return False
+            condition = {} if tag is None else {"IfMatch": tag}
+            try:
+                self._do("pipe_file", path, data, seconds=seconds, **condition)
+            except Exception:
+                found = self.read(path, name, 0, self.size(path, name))
+                if found == expected:
+                    raise
+                return found == data
+            return True
+
+        return self.attempt(name, put)
+
+    def require_conditions(self, root: str, name: str) -> None:
+        """Raises InputError if of two creations of one object the second does not fail, or a replacement of what is not
+        there: a store without conditional writes, or a client that only looks before it writes.
         """
         from fsspec.spec import AbstractFileSystem
 
         client, path = type(self.filesystem), f"{root}/{PROBE}"
         emulated = not client.async_impl and client.pipe_file is AbstractFileSystem.pipe_file
         for _ in range(0 if emulated else 2):  # twice: another run may have cleaned up in between
-            if not self.create(path, name, uuid.uuid4().bytes):
-                return  # a killed run has left it, or another is at it in this moment
+            # Where the first fails, a killed run has left it, or another is at it in this moment.
+            mine = self.create(path, name, uuid.uuid4().bytes)
             try:
-                if not self.create(path, name, uuid.uuid4().bytes):
+                kept = not mine or not self.create(path, name, uuid.uuid4().bytes)
+                if kept and self._refuses_another_tag(path, name):
                     return
             finally:
-                self.remove(path, name)
+                if mine:
+                    self.remove(path, name)
         raise InputError(
-            f"{name}: the store does not keep what is there when an object is to be created (If-None-Match: * on PUT), so "
-            "two runs that begin at the same moment would overwrite each other unnoticed. Nothing was written. Use a store "
-            "that knows conditional writes, or write to a local directory and copy the finished dataset"
+            f"{name}: the store does not keep to the conditions of a write (If-None-Match: * and If-Match on PUT), so two runs "
+            "that begin at the same moment would overwrite each other unnoticed. Nothing was written. Use a store that knows "
+            "conditional writes, or write to a local directory and copy the finished dataset"
         )
+
+    def _refuses_another_tag(self, path: str, name: str) -> bool:
+        if "s3" not in self.filesystem.protocol:
+            return True  # `replace` has no tags there
+
+        def put() -> bool:
+            try:
+                self._do("pipe_file", path, b"", IfMatch='"00000000000000000000000000000000"')
+            except OSError as error:
+                if isinstance(error, FileNotFoundError | FileExistsError) or error.errno == errno.EINVAL:
+                    return True
+                raise
+            return False
+
+        return self.attempt(name, put)
 
     def find(self, path: str, name: str) -> dict[str, int]:
         """Size by path of everything below `path`."""

@@ -84,7 +84,7 @@ class Store:
             uri = re.sub(r"^(file|local)://", "", uri)
         self.uri = uri.rstrip("/") or "/"
         self._client: Remote | None = None
-        self._creates = False  # it was seen to keep what is there
+        self._keeps_conditions = False  # it was seen to
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return (Store, (self.uri,))
@@ -149,9 +149,7 @@ class Store:
         if self.is_local:
             path = self.local_path(name)
             return _create_whole(path, data) or path.read_bytes() == data
-        if not self._creates:
-            self._remote.require_creation(self.uri, self.describe())
-            self._creates = True
+        self._require_conditions()
         return self._remote.create(self._key(name), self.describe(name), data)
 
     def replace(self, name: str, data: bytes, *, expected: bytes) -> bool:
@@ -165,21 +163,8 @@ class Store:
                 return False
             self.write(name, data)
             return True
-        key = self._key(name)
-        with self._translated(name):
-            tag = (
-                self._fs().info(key).get("ETag")
-            )  # before the bytes: a tag that is older than they are only refuses
-            if self._fs().cat_file(key) != expected:
-                return False
-            try:
-                self._fs().pipe_file(key, data, **({} if tag is None else {"IfMatch": tag}))
-            except Exception:
-                found = self._fs().cat_file(key)
-                if found == expected:
-                    raise
-                return bool(found == data)
-        return True
+        self._require_conditions()
+        return self._remote.replace(self._key(name), self.describe(name), data, expected)
 
     def list(self, prefix: str = "") -> list[str]:
         """Every stored name that starts with `prefix` (a directory, or empty for all), sorted; no temporaries."""
@@ -208,6 +193,11 @@ class Store:
         elif Path(self.uri).is_dir():
             for path in Path(self.uri).rglob(f"{_TEMPORARY}*"):
                 path.unlink(missing_ok=True)
+
+    def _require_conditions(self) -> None:
+        if not self._keeps_conditions:
+            self._remote.require_conditions(self.uri, self.describe())
+            self._keeps_conditions = True
 
     def _key(self, name: str) -> str:
         return f"{self.uri}/{checked_name(name, self.describe())}"

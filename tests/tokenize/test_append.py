@@ -19,8 +19,7 @@ from headrace.dataeng.source import PlanSource
 from headrace.tokenize.verify import verify
 from tests.s3 import S3Server
 from tests.tokenize.dying import KILLED
-from tests.tokenize.jobs import CommandLine, file_hashes, some_texts, write_parquet
-from tests.tokenize.test_object_store import object_hashes
+from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, some_texts, write_parquet
 
 # Of 16 or so; the publishing ones are the last. A longer loop takes its number from outside.
 DEATHS = int(os.environ.get("HEADRACE_APPEND_DEATHS", "4"))

@@ -109,7 +109,7 @@ def test_a_store_that_ignores_conditions_is_noticed_before_anything_is_written(
 
     faults.before = forget
     refused = command.run(f"{behind}/out", code=2)
-    assert "does not keep what is there" in refused.stderr
+    assert "does not keep to the conditions" in refused.stderr
     assert "local directory" in refused.stderr
     assert Store(f"{behind}/out").list() == []
 
