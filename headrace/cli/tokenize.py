@@ -172,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
     config = _config_onto(out, given) if onto else TokenizeConfig(**given)
     show = reporter(args.progress)
     execution = Execution(
-        workers=args.workers if args.workers is not None else _num_cores(),
+        workers=args.workers if args.workers is not None else num_cores(),
         max_rejects=args.max_rejects,
         quarantine_damage=args.on_damage == "quarantine",
         tokenizer_backend=args.tokenizer_backend,
@@ -209,7 +209,7 @@ def _on_sigterm(_number: int, _frame: Any) -> None:
     raise _TerminatedError
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
     import os
 
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

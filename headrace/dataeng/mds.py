@@ -115,6 +115,47 @@ def shard_buffer(
     return file
 
 
+def keep_samples(raw: bytes | memoryview, keep: npt.NDArray[np.bool_], where: str) -> npt.NDArray[np.uint8]:
+    """The raw shard that holds only some of another one's samples, byte for byte as they were.
+
+    Args:
+        raw: an MDS shard of any columns.
+        keep: bool [samples], at least one of them true.
+
+    Raises DamageError, beginning with `where`, if `raw` is not a shard of that many samples.
+    """
+    data = np.frombuffer(raw, np.uint8)
+    count = len(keep)
+    first = 4 + 4 * (count + 1)
+    offsets = data[4:first].view("<u4").astype(np.int64) if len(data) >= first else np.empty(0, np.int64)
+    if (
+        len(offsets) != count + 1
+        or int(data[:4].view("<u4")[0]) != count
+        or offsets[0] < first
+        or offsets[-1] != len(data)
+        or bool((np.diff(offsets) < 0).any())
+    ):
+        raise DamageError(
+            f"{where}: not a shard of {count:,} documents; it is not as it was written, restore or rebuild it"
+        )
+    sizes = np.diff(offsets)[keep]
+    config = data[first : offsets[0]]
+    kept = np.empty(len(sizes) + 1, np.int64)
+    kept[0] = 4 + 4 * (len(sizes) + 1) + len(config)
+    np.cumsum(sizes, out=kept[1:])
+    kept[1:] += kept[0]
+    file = np.empty(int(kept[-1]), np.uint8)
+    file[:4] = np.array([len(sizes)], "<u4").view(np.uint8)
+    file[4 : kept[0] - len(config)] = kept.astype("<u4").view(np.uint8)
+    file[kept[0] - len(config) : kept[0]] = config
+    at = int(kept[0])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).astype(np.int8)))
+    for begin, end in zip(offsets[edges[::2]].tolist(), offsets[edges[1::2]].tolist(), strict=True):
+        file[at : at + end - begin] = data[begin:end]
+        at += end - begin
+    return file
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexEntry:
     """One shard as `index.json` describes it; `stored` is (name, bytes, sha256) of the compressed file, if there is one."""

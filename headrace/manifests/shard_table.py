@@ -6,7 +6,7 @@ Kept as an Arrow table and read column by column, never as one object a shard.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,14 @@ class ShardTable:
         import pyarrow as pa
 
         return cls(pa.concat_tables([table._table for table in tables]))
+
+    def replaced(self, rows: Mapping[int, Sequence[ShardRow]]) -> ShardTable:
+        """The same shards, but for those at the given positions, in whose place others stand, or none."""
+        parts, at = [], 0
+        for position in sorted(rows):
+            parts += [self._table.slice(at, position - at), ShardTable.from_rows(rows[position])._table]
+            at = position + 1
+        return ShardTable.concatenate(map(ShardTable, [*parts, self._table.slice(at)]))
 
     def to_parquet(self) -> bytes:
         """Deterministic for one version of pyarrow; page checksums on."""

@@ -56,7 +56,10 @@ def require_fitting(parent: Dataset, job: Job) -> None:
             source that is in the dataset already.
     """
     where = parent.store.describe()
-    if told := differences(_kind(parent.manifest), _kind_of_job(parent.manifest, job)):
+    there = {**frame_of(parent.manifest), "config": _comparable(parent.manifest, parent.manifest.config)}
+    frame = _frame(asdict(job.identity), job.dtype, job.config.compression, job.config.shard_bytes)
+    here = {**frame, "config": _comparable(parent.manifest, job.resolved)}
+    if told := differences(there, here):
         raise MismatchError(
             f"{where}: the sources would be tokenized otherwise than what is there; nothing was changed. It differs in\n"
             f"{told}\nGive filters as they were, and leave other options out (--onto takes them from the dataset); or make a dataset of its own and join "
@@ -65,25 +68,17 @@ def require_fitting(parent: Dataset, job: Job) -> None:
     _require_new_sources(parent, job)
 
 
-def _kind(manifest: DatasetManifest) -> dict[str, Any]:
-    tokenizer = asdict(manifest.tokenizer)
-    return {
-        "tokenizer": {name: tokenizer[name] for name in _FRAME},
-        "dtype": manifest.dtype,
-        "compression": manifest.compression,
-        "shard_bytes": manifest.shard_bytes,
-        "config": _comparable(manifest, manifest.config),
-    }
+def frame_of(manifest: DatasetManifest) -> dict[str, Any]:
+    """What shards must have in common to lie in one dataset."""
+    return _frame(asdict(manifest.tokenizer), manifest.dtype, manifest.compression, manifest.shard_bytes)
 
 
-def _kind_of_job(parent: DatasetManifest, job: Job) -> dict[str, Any]:
-    tokenizer = asdict(job.identity)
+def _frame(tokenizer: dict[str, Any], dtype: str, compression: str, shard_bytes: int) -> dict[str, Any]:
     return {
         "tokenizer": {name: tokenizer[name] for name in _FRAME},
-        "dtype": job.dtype,
-        "compression": job.config.compression,
-        "shard_bytes": job.config.shard_bytes,
-        "config": _comparable(parent, job.resolved),
+        "dtype": dtype,
+        "compression": compression,
+        "shard_bytes": shard_bytes,
     }
 
 

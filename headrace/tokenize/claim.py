@@ -11,7 +11,7 @@ from typing import Any
 from headrace.dataeng.storage import Store
 from headrace.errors import IncompleteError, MismatchError
 from headrace.manifests.dataset import DatasetManifest
-from headrace.tokenize.journal import Journal, differences
+from headrace.tokenize.journal import Journal, differences, require_same_job
 
 ONTO = "onto"  # in a job's identity: the version that it changes
 
@@ -36,6 +36,34 @@ def claim(store: Store, head: DatasetManifest, identity: dict[str, Any]) -> None
             f"{store.describe()}: another change of this dataset is unfinished; nothing was changed. It differs in\n{told}\n"
             "Run the command that began it to finish it, or give it up with `headrace versions --abandon`"
         )
+
+
+def claim_new(store: Store, identity: dict[str, Any], *, among_shares: bool = False) -> None:
+    """Begins or continues the job with this identity, which makes the first version here.
+
+    among_shares: others may be writing, so that nothing is cleaned.
+
+    Raises:
+        MismatchError: another job was begun here, or something else is here.
+    """
+    journal, where = Journal(store), store.describe()
+    begun = journal.job()
+    others = [] if begun is not None else store.list()  # all of it: only where there is no job yet
+    begun = begun or journal.job()  # after the list: whoever begins a job writes this file before any other
+    if begun is not None:
+        require_same_job(begun, identity, where)
+    elif others:
+        raise MismatchError(
+            f"{where} is not empty ({others[0]}{', ...' if len(others) > 1 else ''}) and holds no tokenization; "
+            "nothing was changed. Give a new directory with --out"
+        )
+    if not among_shares:
+        store.clean_temporaries()
+    if begun is None:
+        journal.begin(identity)
+        require_same_job(
+            journal.job() or identity, identity, where
+        )  # another may have begun at the same moment
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from headrace.dataeng.versions import archived, history, read_head
 from headrace.errors import DamageError, IncompleteError, MismatchError, UsageError
 from headrace.manifests.dataset import MANIFEST, DatasetManifest
 from headrace.tokenize.append import identity_of, made_by, open_newest, require_fitting
-from headrace.tokenize.claim import ONTO, claim, only_job_in
+from headrace.tokenize.claim import ONTO, claim, claim_new, only_job_in
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.executors.base import Done
@@ -318,21 +318,7 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
         if not among_shares:
             store.clean_temporaries()
         return None
-    begun = journal.job()
-    others = [] if begun is not None else store.list()  # all of it: only where there is no job yet
-    begun = begun or journal.job()  # after the list: whoever begins a job writes this file before any other
-    if begun is not None:
-        require_same_job(begun, wanted, where)
-    elif others:
-        raise MismatchError(
-            f"{where} is not empty ({others[0]}{', ...' if len(others) > 1 else ''}) and holds no tokenization; "
-            "nothing was changed. Give a new directory with --out"
-        )
-    if not among_shares:
-        store.clean_temporaries()
-    if begun is None:
-        journal.begin(wanted)
-        require_same_job(journal.job() or wanted, wanted, where)  # another may have begun at the same moment
+    claim_new(store, wanted, among_shares=among_shares)
     return None
 
 
