@@ -105,7 +105,7 @@ def _as_value(outcome: TakedownOutcome, missing: list[dict[str, Any]]) -> dict[s
 
 def _tell(outcome: TakedownOutcome, where: str, missing: list[dict[str, Any]]) -> None:
     from headrace.cli.outcome import dataset_table
-    from headrace.cli.terminal import printable
+    from headrace.dataeng.printable import printable
 
     for entry in missing[:_SHOWN]:
         print(f"headrace: no document has {printable(str(entry))}", file=sys.stderr)
