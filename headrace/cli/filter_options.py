@@ -24,10 +24,22 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     filters.add_argument(
         "--max-chars", type=int, metavar="N", help="reject documents of more Unicode characters"
     )
+    filters.add_argument(
+        "--quality",
+        action="append",
+        default=[],
+        metavar="gopher|fineweb|code|FILE",
+        help="reject documents that fail a rule of a preset, or of a JSON file of rules; may be given several times",
+    )
 
 
 def filter_config(args: argparse.Namespace) -> FilterConfig:
     """Raises UsageError."""
     from headrace.tokenize.filters.config import FilterConfig
 
-    return FilterConfig(hook=args.hook, min_chars=args.min_chars, max_chars=args.max_chars)
+    quality = {}
+    if args.quality:
+        from headrace.tokenize.filters.quality import thresholds_of
+
+        quality = thresholds_of(args.quality)
+    return FilterConfig(hook=args.hook, min_chars=args.min_chars, max_chars=args.max_chars, quality=quality)

@@ -6,5 +6,6 @@ feistel.py   keyed permutation of [0, n) computed for one index
 lattice.py   which source a (lane, position) draws from, and how often it was drawn before
 locate.py    sample id -> (source, epoch, position): the order, in one pass over a batch of ids
 words.py     normalised words of texts and runs of n of them, as hashes
+characters.py, facts.py, repeats.py   what can be counted of a text in any language; how much of it repeats itself
 gather.py    document index of an MDS shard, and token rows with their document boundaries
 """

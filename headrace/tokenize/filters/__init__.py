@@ -8,6 +8,7 @@
     chain.py    the filters one behind the other
     hook.py     a user's own function
     length.py   characters of a document
+    quality.py  rules that hold in any language
 
 A filter sees one document at a time, so what becomes of a document depends on nothing but its text: not on the batch,
 the worker, or what was met before it. A document that one filter rejects is not shown to those behind.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from headrace.errors import UsageError
 
@@ -14,6 +15,7 @@ class FilterConfig:
     hook: str | None = None  # module:function, which may change each text or leave it out
     min_chars: int | None = None  # Unicode characters of a document, at least
     max_chars: int | None = None  # and at most
+    quality: Mapping[str, float] = field(default_factory=dict)  # thresholds by rule: quality.thresholds_of
 
     def __post_init__(self) -> None:
         for option, value in (("--min-chars", self.min_chars), ("--max-chars", self.max_chars)):

@@ -19,7 +19,7 @@ class Prepared:
 
     def described(self) -> dict[str, Any]:
         """For the manifest and the job's identity: what is set, and the hashes of what it names. Empty: no filter."""
-        described = {name: value for name, value in asdict(self.config).items() if value is not None}
+        described = {name: value for name, value in asdict(self.config).items() if value not in (None, {})}
         if self.hook is not None:
             described["hook_sha256"] = self.hook.sha256
         return described
@@ -32,9 +32,17 @@ class Prepared:
         filters: list[Filter] = []
         if config.min_chars is not None or config.max_chars is not None:
             filters.append(LengthFilter(config.min_chars, config.max_chars))
+        if config.quality:
+            from headrace.tokenize.filters.quality import QualityFilter
+
+            filters.append(QualityFilter(config.quality))
         return Chain(filters, None if self.hook is None else Hook(self.hook))
 
 
 def prepare(config: FilterConfig) -> Prepared:
     """Raises UsageError or InputError for what cannot be loaded."""
+    if config.quality:
+        from headrace.tokenize.filters.quality import checked
+
+        checked(config.quality, "quality")
     return Prepared(config=config, hook=None if config.hook is None else find_hook(config.hook))

@@ -8,9 +8,10 @@ from typing import Final
 HOOK: Final = "hook"  # the hook gave back None, or nothing but white space
 SHORT: Final = "length:short"  # fewer characters than --min-chars
 LONG: Final = "length:long"  # more characters than --max-chars
+QUALITY: Final = "quality"  # with the rule: "quality:max_repeated_lines"
 
 # What stands before the colon, or is all of the reason. `--max-rejects` counts every other reason.
-FILTERED: Final = frozenset({"hook", "length"})
+FILTERED: Final = frozenset({"hook", "length", QUALITY})
 
 
 def was_asked_for(reason: str) -> bool:
