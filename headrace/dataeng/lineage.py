@@ -36,6 +36,10 @@ REJECTS_SCHEMA: Final = pa.schema(
         pa.field("row", pa.int64(), nullable=False),
         pa.field("byte_offset", pa.int64()),
         pa.field("reason", pa.string(), nullable=False),
+        # Of a duplicate: the earlier document that it repeats.
+        pa.field("original_source", pa.string()),
+        pa.field("original_row_group", pa.int32()),
+        pa.field("original_row", pa.int64()),
     ]
 )
 _ROW_GROUP: Final = 1 << 17
@@ -128,6 +132,17 @@ class LineageWriter:
         self._num_held -= count
 
 
+def as_rejects(table: Any) -> Any:
+    """`table` with REJECTS_SCHEMA: in its order, cast, and null where it has no such column."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.schema.names
+        else pa.nulls(len(table), field.type)
+        for field in REJECTS_SCHEMA
+    ]
+    return pa.table(columns, REJECTS_SCHEMA)
+
+
 def encode_table(table: Any) -> bytes:
     """A Parquet file: the same bytes for the same values and version of pyarrow; page checksums on."""
     sink = pa.BufferOutputStream()
@@ -139,7 +154,7 @@ def _writer_options(schema: Any) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "compression_level": 3,
-        "use_dictionary": [name for name in ("source", "reason") if name in schema.names],
+        "use_dictionary": [n for n in ("source", "reason", "original_source") if n in schema.names],
         "write_page_checksum": True,
         "store_schema": False,
     }

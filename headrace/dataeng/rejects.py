@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table, place
+from headrace.dataeng.lineage import REJECTS_SCHEMA, as_rejects, encode_table, place
 
+ORIGINALS: Final = pa.schema(
+    [REJECTS_SCHEMA.field(name) for name in ("original_source", "original_row_group", "original_row")]
+)
 _NO_OFFSET: Final = -1
 
 
@@ -31,6 +34,7 @@ class _Some:
     rows: NDArray[np.int64]
     byte_offsets: NDArray[np.int64] | None
     reason: str
+    originals: Any
 
 
 class Rejects:
@@ -40,11 +44,19 @@ class Rejects:
         self._held: list[_Some] = []
 
     def add(
-        self, where: Place, rows: NDArray[np.int64], byte_offsets: NDArray[np.int64] | None, reason: str
+        self,
+        where: Place,
+        rows: NDArray[np.int64],
+        byte_offsets: NDArray[np.int64] | None,
+        reason: str,
+        originals: Any = None,
     ) -> None:
-        """rows, byte_offsets: int64 [rejects]. A reason of its own for each is a call of its own."""
+        """rows, byte_offsets: int64 [rejects]. A reason of its own for each is a call of its own.
+
+        originals: of duplicates, a pyarrow Table [rejects] with the columns that REJECTS_SCHEMA has for them.
+        """
         if len(rows):
-            self._held.append(_Some(where, rows, byte_offsets, reason))
+            self._held.append(_Some(where, rows, byte_offsets, reason, originals))
 
     def counts(self) -> dict[str, int]:
         """How many rows by reason, sorted by reason."""
@@ -75,10 +87,16 @@ class Rejects:
             "byte_offset": pa.array(columns["byte_offset"], mask=no_offset),
             "reason": _pick([each.reason for each in self._held], pa.string(), some),
         }
-        return encode_table(pa.table(table, REJECTS_SCHEMA))
+        if any(each.originals is not None for each in self._held):
+            found = [
+                _nulls(len(each.rows)) if each.originals is None else each.originals for each in self._held
+            ]
+            originals = pa.concat_tables(found).take(pa.array(columns["position"]))
+            table |= {name: originals[name] for name in ORIGINALS.names}
+        return encode_table(as_rejects(pa.table(table)))
 
     def _columns(self) -> dict[str, NDArray[np.int64]]:
-        """In order; `some` is the number of the call that added the row."""
+        """In order; `some` is the number of the call that added the row, `position` that of the row among all as added."""
         held = self._held
         sizes = [len(some.rows) for some in held]
         columns = {
@@ -93,7 +111,11 @@ class Rejects:
         }
         part = np.repeat(np.array([some.place.part for some in held], np.int64), sizes)
         order = np.lexsort((columns["row"], part))
-        return {name: column[order] for name, column in columns.items()}
+        return {**{name: column[order] for name, column in columns.items()}, "position": order}
+
+
+def _nulls(count: int) -> Any:
+    return pa.table([pa.nulls(count, field.type) for field in ORIGINALS], ORIGINALS)
 
 
 def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Final
 from headrace.errors import UsageError
 from headrace.tokenize.filters.config import FilterConfig
 
-ALGORITHM_VERSION: Final = 2  # grows whenever the same inputs and configuration would give other bytes
+ALGORITHM_VERSION: Final = 3  # grows whenever the same inputs and configuration would give other bytes
 MIN_SHARD_BYTES: Final = 1 << 10
 MAX_SHARD_BYTES: Final = 2**32 - 1
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
+from headrace.dataeng.lineage import REJECTS_SCHEMA, as_rejects, encode_table
 from headrace.dataeng.sources.base import SourceFile
 from headrace.dataeng.storage import Store
 from headrace.errors import BudgetError, DamageError
@@ -77,7 +77,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         table = ShardTable.concatenate([job.parent.shards, table])
         sources = pa.concat_tables([read_table(job.parent.read(SOURCES)), sources])
         inputs = inputs_of(listing_of(sources))
-        rejected = pa.concat_tables([read_table(job.parent.read(REJECTS)).cast(REJECTS_SCHEMA), rejected])
+        rejected = pa.concat_tables([as_rejects(read_table(job.parent.read(REJECTS))), rejected])
         totals = {name: count + getattr(parent.counts, name) for name, count in totals.items()}
         rejects.update(parent.rejects)
     contents = {
@@ -211,7 +211,7 @@ def _reject_table(store: Store, records: Sequence[UnitRecord]) -> Any:
     import pyarrow as pa
 
     def read(name: str) -> Any:
-        return read_table(store.read(name)).cast(REJECTS_SCHEMA)
+        return as_rejects(read_table(store.read(name)))
 
     names = [record.rejects_file.name for record in records if record.rejects_file is not None]
     with ThreadPoolExecutor(max_workers=16) as pool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import REJECTS_SCHEMA, LineageWriter, encode_table, read_lineage
+from headrace.dataeng.lineage import LineageWriter, as_rejects, encode_table, read_lineage
 from headrace.dataeng.mds import keep_samples
 from headrace.errors import DamageError
 from headrace.manifests.canonical import sha256_hex
@@ -80,9 +80,7 @@ def without(
         raw = keep_samples(_raw_shard(dataset, row), keep, store.describe(row.name)).data
         rows = [_store(dataset, unit, raw, staying)]
     reasons = pa.array([TAKEN_DOWN] * len(going), pa.string())
-    rejects = encode_table(
-        going.select(REJECTS_SCHEMA.names[:-1]).append_column("reason", reasons).cast(REJECTS_SCHEMA)
-    )
+    rejects = encode_table(as_rejects(going.append_column("reason", reasons)))
     stored = StoredFile(name=rejects_name(unit), sha256=sha256_hex(rejects))
     store.write(stored.name, rejects)
     by_source = going.group_by("source").aggregate(

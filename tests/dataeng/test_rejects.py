@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dataeng.lineage import REJECTS_SCHEMA, place
-from headrace.dataeng.rejects import Place, Rejects
+from headrace.dataeng.rejects import ORIGINALS, Place, Rejects
 
 # A slice either has byte offsets or has none, and so it is drawn with its source and row group.
 SLICES = [
@@ -19,16 +19,23 @@ SLICES = [
 ]
 ROWS = st.dictionaries(
     st.tuples(st.integers(0, 2), st.integers(0, 40)),
-    st.sampled_from(["null", "empty", "length:short"]),
+    st.sampled_from(["null", "empty", "length:short", "duplicate"]),
     max_size=30,
 )
+
+
+def originals(row: int) -> pa.Table:
+    """What the document in `row` repeats, as it is told here."""
+    return pa.table([["first.parquet"], [row % 3], [7 * row]], ORIGINALS)
 
 
 def rejects_of(found: list[tuple[Place, int, str]]) -> Rejects:
     rejects = Rejects()
     for where, row, reason in found:
         offsets = None if where.row_group is not None else np.array([100 * row])
-        rejects.add(where, np.array([row]), offsets, reason)
+        rejects.add(
+            where, np.array([row]), offsets, reason, originals(row) if reason == "duplicate" else None
+        )
     return rejects
 
 
@@ -50,6 +57,9 @@ def test_whatever_order_they_are_found_in_the_file_has_them_by_slice_and_row(
             "row": row,
             "byte_offset": None if SLICES[part].row_group is not None else 100 * row,
             "reason": reason,
+            "original_source": "first.parquet" if reason == "duplicate" else None,
+            "original_row_group": row % 3 if reason == "duplicate" else None,
+            "original_row": 7 * row if reason == "duplicate" else None,
         }
         for (part, row), reason in sorted(rows.items())
     ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def hashed(texts: list[str], length: int) -> tuple[list[list[int]], list[list[in
     words, word_offsets = word_hashes(data, offsets)
     shingles, shingle_offsets = shingle_hashes(words, word_offsets, length)
     return tuple(
-        [values[begin:end].tolist() for begin, end in zip(bounds, bounds[1:], strict=False)]
+        [values[begin:end].tolist() for begin, end in pairwise(bounds.tolist())]
         for values, bounds in ((words, word_offsets), (shingles, shingle_offsets))
     )  # type: ignore[return-value]
 
