@@ -125,7 +125,7 @@ def test_a_uri_is_not_taken_for_a_directory(key: str) -> None:
     ("override", "message"),
     [
         ("model.moe.experts_per_token=5", "there are only 4 experts"),
-        ("model.moe.expert_width=12", "expected a multiple of 8"),
+        ("model.moe.expert_width=12", "expected a multiple of 16"),
         ("model.num_kv_heads=3", "num_heads 4 is not a multiple of num_kv_heads 3"),
         ("model.num_heads=3", "width 32 is not a multiple of num_heads 3"),
         ("model.head_width=12", "a head has 12 channels; expected a multiple of 8"),

@@ -10,6 +10,8 @@ from headrace.train.section import Section
 
 # Grouped GEMMs need rows that start on 16-byte borders; 8 elements are 16 bytes in bfloat16.
 ALIGNMENT = 8
+# `headrace.kernels.moe.glu.INTERLEAVE`: gate and up of an expert lie in turns of so many columns.
+EXPERT_ALIGNMENT = 16
 # The limit of flash attention, which attends inside ragged documents on CUDA; it needs ALIGNMENT as well.
 WIDEST_HEAD = 256
 
@@ -40,9 +42,12 @@ class MoEConfig(Section):
             raise ValueError(
                 f"experts_per_token is {self.experts_per_token}, but there are only {self.num_experts} experts"
             )
-        for name in ("expert_width", "shared_width"):
-            if getattr(self, name) % ALIGNMENT:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a multiple of {ALIGNMENT}")
+        if self.shared_width % ALIGNMENT:
+            raise ValueError(f"shared_width is {self.shared_width}; expected a multiple of {ALIGNMENT}")
+        if self.expert_width % EXPERT_ALIGNMENT:
+            raise ValueError(
+                f"expert_width is {self.expert_width}; expected a multiple of {EXPERT_ALIGNMENT}"
+            )
         return self
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from headrace.train.model.mlp import swiglu
+from headrace.kernels.moe.glu import split
 from headrace.train.model.moe import MoE
 
 
@@ -21,7 +22,8 @@ def moe_reference(moe: MoE, x_BTD: Tensor) -> Tensor:
         total = sum((scores_E[e] for e in chosen), start=torch.zeros_like(scores_E[0]))
         y_D = torch.zeros_like(x_D)
         for e in chosen:
-            hidden_F = swiglu(x_D @ moe.experts.gate_up_EDF[e])
+            gate_F, up_F = split(x_D @ moe.experts.gate_up_EDF[e])
+            hidden_F = F.silu(gate_F) * up_F
             y_D = y_D + scores_E[e] / total * (hidden_F @ moe.experts.down_EFD[e])
         if moe.shared is not None:
             y_D = y_D + moe.shared(x_D)

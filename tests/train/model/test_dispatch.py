@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from headrace.train.model.dispatch import combine, permute, sort_by_expert
+from headrace.kernels.moe.order import by_place, sort_by_expert
+from headrace.train.model.dispatch import combine, permute
 
 shapes = st.tuples(st.integers(1, 13), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
 
@@ -26,9 +27,12 @@ def draw(shape: tuple[int, int, int, int]) -> tuple[Tensor, Tensor, Tensor, int]
 def test_slots_are_sorted_by_expert_and_keep_token_order_inside(shape: tuple[int, int, int, int]) -> None:
     _, _, experts_NK, num_experts = draw(shape)
     order = sort_by_expert(experts_NK, num_experts)
+    k = experts_NK.shape[1]
     expected = sorted(range(experts_NK.numel()), key=lambda slot: (int(experts_NK.flatten()[slot]), slot))
-    assert order.slots_S.tolist() == expected
-    assert order.slots_S[order.places_S].tolist() == list(range(experts_NK.numel()))
+    assert order.tokens_S.tolist() == [slot // k for slot in expected]
+    assert (
+        by_place(torch.arange(experts_NK.numel()).view_as(experts_NK), order.places_TK).tolist() == expected
+    )
     counts = torch.diff(order.ends_E, prepend=torch.zeros(1, dtype=torch.int32))
     assert counts.tolist() == torch.bincount(experts_NK.flatten(), minlength=num_experts).tolist()
 
@@ -39,7 +43,7 @@ def test_permute_then_combine_equals_a_loop_over_tokens(shape: tuple[int, int, i
     x_ND, weights_NK, experts_NK, num_experts = draw(shape)
     scale_E = torch.arange(1.0, num_experts + 1, dtype=torch.float64)
     order = sort_by_expert(experts_NK, num_experts)
-    y_SD = permute(x_ND, order) * scale_E[experts_NK.flatten()[order.slots_S], None]
+    y_SD = permute(x_ND, order) * scale_E[by_place(experts_NK, order.places_TK), None]
     expected = torch.stack(
         [
             sum((w * scale_E[e] * x for w, e in zip(ws, es, strict=True)), start=torch.zeros_like(x))

@@ -59,7 +59,7 @@ def test_layer_equals_its_reference_forward_and_backward_in_double_precision(
 
 
 def test_experts_that_no_token_chose_get_a_gradient_of_zero() -> None:
-    moe = build(MoEConfig(num_experts=8, experts_per_token=1, expert_width=8, shared_width=0))
+    moe = build(MoEConfig(num_experts=8, experts_per_token=1, expert_width=16, shared_width=0))
     moe.router.bias_E[3] = 100.0  # everything goes to expert 3
     out, stats = moe(torch.randn(2, 5, WIDTH))
     out.sum().backward()
