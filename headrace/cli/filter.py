@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.cli.tokenize import num_cores
+    from headrace.dataeng.cores import num_cores
     from headrace.errors import UsageError
     from headrace.tokenize.takedown import take_down
 

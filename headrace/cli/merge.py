@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.cli.outcome import as_value, dataset_table, print_json
-    from headrace.cli.tokenize import num_cores
+    from headrace.dataeng.cores import num_cores
     from headrace.errors import UsageError
     from headrace.tokenize.merge import merge
     from headrace.tokenize.pipeline import Outcome

@@ -65,6 +65,11 @@ class Reporter:
         if self._every is not None and time.monotonic() - self._last >= self._every:
             self._say()
 
+    def say(self, text: str) -> None:
+        """A line that stays; what follows is drawn below it."""
+        print(f"headrace: {text}", file=sys.stderr, flush=True)
+        self._lines = 0
+
     def close(self) -> None:
         """Says how it ended, once."""
         if self._every is not None and self._latest is not None and self._latest is not self._said:

@@ -125,7 +125,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="sample",
         help="hold the fast backend to tokenizers on a sample of each file (default), or on every document",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument(
+        "--executor",
+        choices=["local", "ray"],
+        default="local",
+        help="who does the work: processes of this machine (default), or the nodes of a Ray cluster",
+    )
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT|auto|local",
+        help="the Ray cluster (default: RAY_ADDRESS, else local: one of this machine's cores that ends with the job)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes (default: one a core, of the whole cluster with ray)",
+    )
     parser.add_argument(
         "--max-rejects",
         type=float,
@@ -172,12 +188,18 @@ def run(args: argparse.Namespace) -> int:
     config = _config_onto(out, given) if onto else TokenizeConfig(**given)
     show = reporter(args.progress)
     execution = Execution(
-        workers=args.workers if args.workers is not None else num_cores(),
+        executor=args.executor,
+        address=args.address,
+        workers=args.workers,
         max_rejects=args.max_rejects,
         quarantine_damage=args.on_damage == "quarantine",
         tokenizer_backend=args.tokenizer_backend,
         exact_check=args.exact_check,
         on_progress=show,
+        on_stop=lambda num_open: show.say(
+            f"Ctrl-C: finishing {num_open:,} open unit{'' if num_open == 1 else 's'} and beginning no other; "
+            "Ctrl-C again stops at once"
+        ),
     )
     job = (places, args.tokenizer, out, config, execution)
     before = signal.signal(signal.SIGTERM, _on_sigterm)
@@ -207,12 +229,6 @@ def _config_onto(out: str, given: dict[str, Any]) -> TokenizeConfig:
 
 def _on_sigterm(_number: int, _frame: Any) -> None:
     raise _TerminatedError
-
-
-def num_cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bytes(text: str) -> int:

@@ -74,15 +74,24 @@ class Progress:
 class Execution:
     """None of it changes a published byte."""
 
-    workers: int = 1
+    executor: str = "local"  # processes of this machine; or "ray"
+    address: str | None = None  # of a Ray cluster
+    workers: int | None = 1  # None: one a core that the executor has
     max_rejects: float = 0.01  # faults, of all rows; above it nothing is published
     quarantine_damage: bool = False  # reject the rows of damaged row groups and records, rather than stop
     tokenizer_backend: str = "auto"  # "fast" also for jobs too small to gain by it; "reference" never
     exact_check: str = "sample"  # or "full": every document is encoded by the definition too
     on_progress: Callable[[Progress], None] | None = None
+    on_stop: Callable[[int], None] | None = (
+        None  # Ctrl-C was heard; so many units are open and will be finished
+    )
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
+        if self.executor not in ("local", "ray"):
+            raise UsageError(f"--executor {self.executor!r}: expected local or ray")
+        if self.address is not None and self.executor != "ray":
+            raise UsageError("--address names a Ray cluster; it goes with --executor ray")
+        if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers {self.workers}: expected 1 or more")
         if not 0 <= self.max_rejects <= 1:
             raise UsageError(f"--max-rejects {self.max_rejects}: expected a fraction from 0 to 1")

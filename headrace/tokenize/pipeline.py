@@ -10,11 +10,11 @@ records say, does the others, and publishes the same bytes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from headrace.dataeng.cores import num_cores
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.mds import token_dtype
 from headrace.dataeng.sources.base import Columns, SourceFile
@@ -29,10 +29,13 @@ from headrace.tokenize.claim import ONTO, claim, claim_new, only_job_in
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.executors.base import Done
+from headrace.tokenize.executors.choice import open_executor
+from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
 from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish, sweep, units_of
+from headrace.tokenize.software import software
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
@@ -219,7 +222,7 @@ def _read(
         filters=filters,
         resolved=_resolved(config, found, filters),
         inputs=inputs_of([[s.name, s.format, s.size, s.fingerprint] for s in found.sources]),
-        software=_software(),
+        software=software(),
         parent=parent,
     )
     return store, job, found
@@ -262,24 +265,6 @@ def _resolved(config: TokenizeConfig, found: Discovered, filters: Prepared) -> d
         "unit_bytes": unit_bytes(found.sources, config.shard_bytes),
         "max_document_bytes": config.max_document_bytes,
         **({"filters": described} if described else {}),
-    }
-
-
-def _software() -> dict[str, str]:
-    """Whatever's version may show in a published byte."""
-    import orjson
-    import pyarrow
-    import tokenizers
-    import zstandard
-
-    from headrace import __version__
-
-    return {
-        "headrace": __version__,
-        "orjson": orjson.__version__,
-        "pyarrow": pyarrow.__version__,
-        "tokenizers": tokenizers.__version__,
-        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
     }
 
 
@@ -363,13 +348,10 @@ def _run_units(
     among_shares: bool = False,
 ) -> tuple[list[UnitRecord], tuple[str, ...]]:
     """The record of every unit, and what the workers had to tell, each thing once."""
-    from headrace.tokenize.executors.local import LocalExecutor
-
     earlier = Journal(store).records()
     tasks = [
         TokenizeUnit(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units
     ]
-    num_workers = max(1, min(execution.workers, len(tasks)))
     context = Context(
         store=store,
         tokenizer=job.tokenizer,
@@ -379,8 +361,7 @@ def _run_units(
         dtype=job.dtype,
         quarantine_damage=execution.quarantine_damage,
         filters=job.filters,
-        threads=max(1, _num_cores() // num_workers),
-        fast_tokenizer=_wants_fast(units, num_workers, execution),
+        fast_tokenizer=_wants_fast(units, execution),
         exact_check_full=execution.exact_check == "full",
     )
     tracker = Tracker(units, execution.on_progress)
@@ -389,29 +370,30 @@ def _run_units(
     if not tasks:
         return records, ()
     try:
-        with LocalExecutor(num_workers, context) as executor:
-            for unit, report in executor.run(tasks):
+        with (
+            Stop(execution.on_stop) as stop,
+            open_executor(execution, context, len(tasks)) as executor,
+        ):
+            for unit, report in executor.run(tasks, stop):
                 if isinstance(report, Done):
                     records.append(report.result)
                     notes |= dict.fromkeys(report.notes)
                     tracker.done(report.result, resumed=report.result == earlier.get(unit))
                 else:
                     tracker.open(unit, report)
-    except BaseException:
+        if stop.requested:
+            raise KeyboardInterrupt
+    finally:
         if not among_shares:
             store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
-        raise
     return records, tuple(notes)
 
 
-def _wants_fast(units: Sequence[Unit], num_workers: int, execution: Execution) -> bool:
+def _wants_fast(units: Sequence[Unit], execution: Execution) -> bool:
     if execution.tokenizer_backend == "auto":
+        num_workers = min(execution.workers or num_cores(), len(units))
         return sum(unit.text_bytes for unit in units) >= _WORTH_LOADING_BYTES * num_workers
     return execution.tokenizer_backend == "fast"
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:

@@ -103,18 +103,42 @@ def test_law_6_a_killed_worker_is_named_with_its_file_and_the_same_command_conti
     assert file_hashes(out) == file_hashes(finished)
 
 
-def test_law_6_ctrl_c_ends_with_130_and_the_same_command_continues(
-    command: CommandLine, finished: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
+def start_and_interrupt(command: CommandLine, out: Path) -> subprocess.Popen[str]:
+    """Ctrl-C, once, as soon as a unit is done."""
     process = command.start(out, "--workers", "2")
     while not list((out / "_units").glob("0*.json")):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGINT)
+    return process
+
+
+def test_law_6_ctrl_c_once_finishes_the_open_units_and_the_same_command_continues(
+    command: CommandLine, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start_and_interrupt(command, out)
     _, messages = process.communicate(timeout=60)
-    if process.returncode == 0:
-        pytest.fail(f"it had finished before Ctrl-C reached it: {messages}")
+    assert process.returncode == 130, messages
+    assert "Traceback" not in messages, messages
+    assert "and beginning no other" in messages
+    assert not (out / "manifest.json").exists()
+    files = file_hashes(out)
+    recorded = {Path(name).stem for name in files if name.startswith("_units/0") and name.endswith(".json")}
+    stored = {name.split(".")[1].split("-")[0] for name in files if name.startswith("shard.")}
+    assert stored <= recorded, "no unit was broken off"
+    assert not [name for name in files if ".tmp-" in name]
+    command.run(out, "--workers", "2")
+    assert file_hashes(out) == file_hashes(finished)
+
+
+def test_law_6_ctrl_c_again_ends_at_once_with_130_and_the_same_command_continues(
+    command: CommandLine, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start_and_interrupt(command, out)
+    os.killpg(process.pid, signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
     assert process.returncode == 130, messages
     assert "Traceback" not in messages, messages
     assert not [name for name in file_hashes(out) if ".tmp-" in name]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from headrace.dataeng.sources.base import SourceFile
 from headrace.errors import HeadraceError, InputError, MissingExtra
+from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.tools import Tools
 from headrace.tokenize.units import Unit
 
@@ -85,8 +86,8 @@ Report = Counts | Done | Failed
 class Executor(Protocol):
     """Does tasks somewhere. Leaving it as a context manager ends all it has started, whatever that was doing."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Counts | Done]]:
-        """Yields (unit, what was reported) until every task is done, in no order.
+    def run(self, tasks: Sequence[Task], stop: Stop) -> Iterator[tuple[int, Counts | Done]]:
+        """Yields (unit, what was reported) until every task is done, in no order; after a `stop` until all open ones are.
 
         Raises:
             HeadraceError: what a task raised, as the same kind of error.

@@ -19,6 +19,7 @@ from types import TracebackType
 from headrace.errors import WorkerError
 from headrace.tokenize.executors import process
 from headrace.tokenize.executors.base import Counts, Done, Failed, Task
+from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.executors.watch import Watch
 from headrace.tokenize.tools import Context
 
@@ -42,9 +43,8 @@ class LocalExecutor:
     STUCK_LOOKS = 30
 
     def __init__(self, num_workers: int, context: Context) -> None:
-        spawn = multiprocessing.get_context(
-            "spawn"
-        )  # a forked tokenizer may hold a lock of a thread that is gone
+        # A forked tokenizer may hold a lock of a thread that is gone.
+        spawn = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
         # Ctrl-C reaches the whole group, and the parent decides. A worker is born with it blocked, or it would break
         # off its imports with a traceback; for the parent it waits. (Starting the tracker would unblock it again.)
@@ -66,19 +66,19 @@ class LocalExecutor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Counts | Done]]:
-        """Yields (unit, what was reported) until every task is done.
-
-        Raises:
-            HeadraceError: what a worker raised, as the same kind of error.
-            WorkerError: a worker died or is stuck; the message names the files it was reading.
-        """
-        waiting = iter(tasks)
+    def run(self, tasks: Sequence[Task], stop: Stop) -> Iterator[tuple[int, Counts | Done]]:
+        """See `Executor.run`."""
+        waiting = iter(() if stop.requested else tasks)
         next_look = time.monotonic() + self.LOOK_SECONDS
         for each in self._workers:
             self._give(each, next(waiting, None))
         while busy := [each for each in self._workers if each.task is not None]:
-            ready = wait([each.connection for each in busy], self.LOOK_SECONDS)
+            # Once requested, a stop stays readable: it is waited for only until then.
+            also = [] if stop.requested else [stop.fileno()]
+            ready = wait([*also, *(each.connection for each in busy)], self.LOOK_SECONDS)
+            if stop.requested:
+                waiting = iter(())
+                stop.heard(len(busy))
             if looking := time.monotonic() >= next_look:
                 next_look = time.monotonic() + self.LOOK_SECONDS
             for each in busy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -12,8 +13,10 @@ class Watch:
     finds its workers no older than before.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, background: float = 0.0) -> None:
+        """background: seconds of processor between two looks that are not work."""
         self._pid = pid
+        self._background_ticks = background * os.sysconf("SC_CLK_TCK")
         self._used: int | None = None
         self.idle_looks = 0
 
@@ -24,7 +27,7 @@ class Watch:
     def look(self) -> None:
         """Counts one more look at a process that may have said nothing since the last."""
         used = _processor_ticks(self._pid)
-        idle = used is not None and used == self._used
+        idle = used is not None and self._used is not None and used - self._used <= self._background_ticks
         self.idle_looks = self.idle_looks + 1 if idle else 0
         self._used = used
 

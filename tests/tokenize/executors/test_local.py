@@ -11,6 +11,7 @@ from headrace.dataeng.storage import Store
 from headrace.errors import WorkerError
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.executors.local import LocalExecutor
+from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.tools import Context
 from headrace.tokenize.units import plan_units
@@ -27,7 +28,7 @@ def run_while_stopped(context: Context, task: TokenizeUnit, pids: list[int]) -> 
     with Impatient(1, context) as pool:
         pids += [each.process.pid or 0 for each in pool._workers]
         os.kill(pids[0], signal.SIGSTOP)
-        list(pool.run([task]))
+        list(pool.run([task], Stop()))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="processor time is read in /proc")

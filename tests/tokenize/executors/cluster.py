@@ -1,0 +1,41 @@
+"""A Ray cluster of several nodes on this machine. Each node is a raylet with its own resources; one can be killed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+# Before Ray is imported, here and in what it starts.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+ROOT = Path(__file__).parents[3]
+
+
+class RayCluster:
+    """Nodes with one CPU each; the head has none, so that it only leads."""
+
+    def __init__(self, num_nodes: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        # Workers find headrace and these tests as the driver does.
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        self._cluster = Cluster()
+        self._options: dict[str, Any] = {"object_store_memory": 80 << 20, "include_dashboard": False}
+        self._cluster.add_node(num_cpus=0, **self._options)
+        self.nodes = [self.add_node() for _ in range(num_nodes)]
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add_node(self) -> Any:
+        return self._cluster.add_node(num_cpus=1, wait=True, **self._options)
+
+    def kill_node(self, node: Any) -> None:
+        """SIGKILL to all of its processes."""
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
