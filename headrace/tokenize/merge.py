@@ -26,9 +26,10 @@ from headrace.manifests.parquet import read_table
 from headrace.manifests.shard_table import ShardRow, ShardTable
 from headrace.tokenize.append import frame_of
 from headrace.tokenize.claim import claim_new, only_job_in
-from headrace.tokenize.head import make_newest, name_files, write_index
+from headrace.tokenize.head import make_newest, name_files
 from headrace.tokenize.journal import Journal, UnitRecord, differences, files_of, is_intact
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, inputs_of, listing_of, sweep
+from headrace.tokenize.tidy import tidy_up
 
 _SHOWN: Final = 5
 
@@ -111,15 +112,7 @@ def _finished(store: Store, change: dict[str, Any]) -> DatasetManifest:
     head = read_head(store)
     if head.change != change:
         raise MismatchError(f"{store.describe()} holds another dataset; give another --out")
-    dataset = Dataset.open(f"{store.uri}/")
-    names = set(dataset.shards.names())
-    if missing := sorted(names - sweep(store, names, range(head.next_unit))):
-        raise DamageError(
-            f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and merge again"
-        )
-    write_index(store, head, dataset.shards)
-    Journal(store).remove()
+    tidy_up(store)
     return head
 
 

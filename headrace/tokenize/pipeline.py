@@ -21,8 +21,8 @@ from headrace.dataeng.sources.base import Columns, SourceFile
 from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import is_below, open_input
 from headrace.dataeng.storage import Store, redact
-from headrace.dataeng.versions import archived, history, read_head
-from headrace.errors import DamageError, IncompleteError, MismatchError, UsageError
+from headrace.dataeng.versions import history, read_head
+from headrace.errors import IncompleteError, MismatchError, UsageError
 from headrace.manifests.dataset import MANIFEST, DatasetManifest
 from headrace.tokenize.append import identity_of, made_by, open_newest, require_fitting
 from headrace.tokenize.claim import ONTO, claim, claim_new, only_job_in
@@ -32,10 +32,10 @@ from headrace.tokenize.executors.base import Done
 from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
-from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
-from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish, sweep, units_of
+from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish
 from headrace.tokenize.software import software
+from headrace.tokenize.tidy import tidy_up
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
@@ -285,14 +285,14 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
 
     among_shares: others may be writing, so that nothing is cleaned.
     """
-    journal, wanted, where = Journal(store), _identity(job), store.describe()
+    wanted, where = _identity(job), store.describe()
     if store.exists(MANIFEST):
         head = read_head(store)
         version = head
         for version in history(store, head):
             if made_by(version, wanted, onto=job.parent is not None):
                 if version is head and not among_shares:
-                    _finish_cleaning(store, journal)
+                    tidy_up(store)
                 return version
         if job.parent is None:
             require_same_job(identity_of(version), wanted, where)
@@ -316,26 +316,6 @@ def _begin_append(store: Store, head: DatasetManifest, job: Job, identity: dict[
         )
     require_fitting(job.parent, job)
     claim(store, head, {**identity, ONTO: head.hash})
-
-
-def _finish_cleaning(store: Store, journal: Journal) -> None:
-    """Does what a run that was killed behind its manifest had left to do, and checks that all files are there."""
-    dataset = Dataset.open(f"{store.uri}/")
-    manifest, expected = dataset.manifest, {*dataset.shards.names(), *dataset.manifest.files}
-    if missing := sorted(expected - set(store.list())):
-        raise DamageError(
-            f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the "
-            "command again: it gives the same bytes"
-        )
-    write_index(store, manifest, dataset.shards)
-    # First: it takes temporaries out of the journal's directory.
-    parent = None if manifest.parent is None else archived(store, manifest.parent)
-    sweep(store, expected, units_of(manifest, parent))
-    if (begun := journal.job()) is None or begun.get(
-        ONTO
-    ) != manifest.hash:  # a change that has begun since goes on
-        journal.remove()
 
 
 def _run_units(

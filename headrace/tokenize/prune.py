@@ -16,7 +16,7 @@ from headrace.dataeng.threads import map_ahead
 from headrace.dataeng.versions import find_version, history, read_head, split_version, tombstone
 from headrace.errors import DamageError, MismatchError, UsageError
 from headrace.manifests.canonical import pretty_json
-from headrace.manifests.dataset import SHARDS, DatasetManifest, plain_name
+from headrace.manifests.dataset import SHARDS, DatasetManifest, archived_manifest, plain_name
 from headrace.manifests.names import unit_of
 from headrace.manifests.shard_table import ShardTable
 from headrace.tokenize.claim import only_job_in
@@ -128,7 +128,11 @@ def abandon(uri: str) -> int:
             raise MismatchError(f"{store.describe()}: no change is unfinished, so there is none to give up")
         store.clean_temporaries()
         known = {name for each in history(store, head) for name in each.files}
-        names = [name for name in store.list() if _is_orphan(name, head.next_unit, known)]
+        names = [
+            name
+            for name in store.list()
+            if _is_orphan(name, head.next_unit, known) or name == archived_manifest(head.hash)
+        ]
         for _ in map_ahead(
             store.remove, names, threads=_THREADS, ahead=8 * _THREADS, name="headrace-abandon"
         ):

@@ -9,7 +9,7 @@ The documents that went are rejects from then on (`taken_down`), so that rows ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
@@ -34,6 +34,7 @@ from headrace.tokenize.journal import (
 )
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, sweep
 from headrace.tokenize.rewrite import TAKEN_DOWN, checked_lineage, without
+from headrace.tokenize.tidy import tidy_up
 
 _COLUMNS: Final = ("source", "text_bytes", "tokens")  # of every document that goes
 _EXAMPLES: Final = 5
@@ -58,7 +59,7 @@ class Takedown:
 
     selection: Selection
     keep: bool
-    told: dict[str, Any]
+    told: Mapping[str, Any]
 
     @property
     def columns(self) -> list[str]:
@@ -124,6 +125,7 @@ def take_down(uri: str, takedown: Takedown, *, threads: int = 4, rehearse: bool 
         dataset = open_newest(uri)
         head = dataset.manifest
         if head.change == takedown.change:
+            tidy_up(dataset.store)
             return TakedownOutcome(parent=head, affected=(), manifest=head, already_complete=True)
         affected = tuple(_scan(dataset, takedown, threads))
         _require_some(dataset, affected)

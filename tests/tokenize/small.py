@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def documents(source: str, lengths: Sequence[int]) -> list[Document]:
 
 def publish_small(
     root: Path | str,
-    sources: dict[str, Sequence[int]],
+    sources: Mapping[str, Sequence[int]],
     *,
     onto: bool = False,
     compression: str = "none",
