@@ -209,6 +209,7 @@ def _read(
         id_column=config.id_column,
         whole_files=config.documents == "files",
         raw_records=config.tfrecord_payload == "text",
+        max_document_bytes=config.max_document_bytes,
         slice_bytes=min(_MAX_SLICE_BYTES, 2 * config.shard_bytes),
         allow_damage=execution.quarantine_damage,
     )

@@ -36,13 +36,12 @@ NOT_TOKENIZABLE: Final = "not_tokenizable"  # the tokenizer gives up on the text
 NOT_JSON: Final = "not_json"  # a line that is not one JSON value in UTF-8
 NOT_OBJECT: Final = "not_object"  # a line that is JSON, but not an object
 BINARY: Final = "binary"  # a file that is not text
-TOO_LARGE: Final = (
-    "too_large"  # over --max-document-bytes or MAX_DOCUMENT_BYTES, or the tokens do not fit any shard
-)
+TOO_LARGE: Final = "too_large"  # over --max-document-bytes, in a row of 256 MiB or 16 times that, or the tokens do not fit any shard
 DAMAGED: Final = "damaged"  # the bytes are not the ones that were written
 
-# The longest text, line of JSON or file. What reads and tokenizes a document holds a few copies of it at a time.
-MAX_DOCUMENT_BYTES: Final = 256 << 20
+MAX_DOCUMENT_BYTES: Final = 16 << 20  # unless the job says otherwise
+# A line or a record is longer than its text: escapes, and fields that nobody asked for.
+_LONGEST_ROW: Final = 16
 BATCH_ROWS: Final = 1024
 BATCH_BYTES: Final = 8 << 20
 _SAMPLE_BYTES: Final = 1 << 16
@@ -55,6 +54,15 @@ class Columns:
     text: str
     id: str | None = None
     raw_records: bool = False  # the payload of a TFRecord record is the text itself
+    # The longest text. What reads and tokenizes a document holds a few copies of it at a time.
+    max_document_bytes: int = MAX_DOCUMENT_BYTES
+
+    @property
+    def max_row_bytes(self) -> int:
+        """The longest line or record that is looked into; longer ones are never held."""
+        if self.raw_records:
+            return self.max_document_bytes
+        return min(_LONGEST_ROW * max(self.max_document_bytes, MAX_DOCUMENT_BYTES), 2**31 - 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,20 +198,20 @@ def read_slice(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Ba
     return tfrecord.read(source, part, columns)
 
 
-def reject_reason(text: bytes) -> str | None:
-    """Why `text` is not a document, or None."""
-    if (reason := size_reason(text)) is not None:
+def reject_reason(text: bytes, longest: int) -> str | None:
+    """Why `text` is not a document of at most `longest` bytes, or None."""
+    if (reason := size_reason(text, longest)) is not None:
         return reason
     return None if is_utf8(text) else NOT_UTF8
 
 
-def size_reason(text: bytes) -> str | None:
+def size_reason(text: bytes, longest: int) -> str | None:
     """`reject_reason` of a text that is known to be UTF-8."""
     if not text:
         return EMPTY
     if text.isspace():
         return BLANK
-    return TOO_LARGE if len(text) > MAX_DOCUMENT_BYTES else None
+    return TOO_LARGE if len(text) > longest else None
 
 
 def is_utf8(data: bytes) -> bool:

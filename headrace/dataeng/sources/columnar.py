@@ -18,7 +18,6 @@ from headrace.dataeng.sources.base import (
     BATCH_BYTES,
     BLANK,
     EMPTY,
-    MAX_DOCUMENT_BYTES,
     NOT_UTF8,
     NULL,
     TOO_LARGE,
@@ -102,7 +101,7 @@ def bounded(batch: Any, text: str) -> Iterator[Any]:
 
 def to_batch(arrow: Any, first_row: int, columns: Columns) -> Batch:
     """The rows of a record batch."""
-    texts, rejects = _texts(column_of(arrow, columns.text))
+    texts, rejects = _texts(column_of(arrow, columns.text), columns.max_document_bytes)
     ids = None
     if columns.id is not None:
         ids, not_utf8 = _ids(column_of(arrow, columns.id))
@@ -112,7 +111,7 @@ def to_batch(arrow: Any, first_row: int, columns: Columns) -> Batch:
     return Batch(first_row=first_row, texts=texts, ids=ids, byte_offsets=None, rejects=rejects)
 
 
-def _texts(column: Any) -> tuple[Any, dict[int, str]]:
+def _texts(column: Any, longest: int) -> tuple[Any, dict[int, str]]:
     """The texts as a LargeStringArray, null where the rejects by position say why not."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.large_string()), dict.fromkeys(range(len(column)), NULL)
@@ -123,7 +122,7 @@ def _texts(column: Any) -> tuple[Any, dict[int, str]]:
     reasons = {
         EMPTY: _true(pc.equal(sizes, 0)),
         BLANK: _true(pc.ascii_is_space(texts)),
-        TOO_LARGE: _true(pc.greater(sizes, MAX_DOCUMENT_BYTES)),
+        TOO_LARGE: _true(pc.greater(sizes, longest)),
     }
     rejects = {int(position): reason for reason, found in reasons.items() for position in found}
     if texts.null_count:

@@ -258,3 +258,10 @@ class StreamReader:
             parts.append(part)
         self.offset += count - missing
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def skip(self, count: int) -> int:
+        """Passes over `count` bytes without holding them; how many there were."""
+        missing = count
+        while missing and (part := self.read(min(missing, _CHUNK_BYTES))):
+            missing -= len(part)
+        return count - missing

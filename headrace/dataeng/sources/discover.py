@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from headrace.dataeng.sources.base import Columns, Probe, SourceFile, is_utf8
+from headrace.dataeng.sources.base import MAX_DOCUMENT_BYTES, Columns, Probe, SourceFile, is_utf8
 from headrace.dataeng.sources.compressed import StreamDamage, StreamReader, codec_of, decompress
 from headrace.dataeng.sources.location import (
     expand_glob,
@@ -76,6 +76,7 @@ def discover(
     raw_records: bool = False,
     whole_files: bool = False,
     slice_bytes: int = 4 << 20,
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
     allow_damage: bool = False,
 ) -> Discovered:
     """Plans every file of `places` (paths, directories, globs, fsspec URIs), in the order given, directories sorted.
@@ -88,11 +89,11 @@ def discover(
         DamageError: damage that planning already sees, unless `allow_damage`.
     """
     if whole_files:
-        return _discover_trees(places, text_column, id_column, slice_bytes)
+        return _discover_trees(places, text_column, id_column, slice_bytes, max_document_bytes)
     uris, ignored = _expand(places)
     probes = _all(lambda uri: _probe(uri, raw_records=raw_records), uris)
     columns = _resolve(dict(zip(uris, probes, strict=True)), text_column, id_column)
-    columns = replace(columns, raw_records=raw_records)
+    columns = replace(columns, raw_records=raw_records, max_document_bytes=max_document_bytes)
     planned = _all(lambda pair: pair[1].plan(pair[0], columns, slice_bytes), list(enumerate(probes)))
     damage = [f"{source.name}: {part.damage}" for source in planned for part in source.slices if part.damage]
     if damage and not allow_damage:
@@ -143,7 +144,7 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _discover_trees(
-    places: Sequence[str], text_column: str | None, id_column: str | None, slice_bytes: int
+    places: Sequence[str], text_column: str | None, id_column: str | None, slice_bytes: int, longest: int
 ) -> Discovered:
     """Sources of which each file is a document; its path below the place is its id."""
     from headrace.dataeng.sources import files
@@ -189,7 +190,7 @@ def _discover_trees(
         raise InputError(_listed("cannot be used", problems))
     if not probes:
         raise InputError("no source was given; name directories, globs or files of text")
-    columns = Columns(text="")
+    columns = Columns(text="", max_document_bytes=longest)
     planned = [probe.plan(number, columns, slice_bytes) for number, probe in enumerate(probes)]
     return Discovered(sources=tuple(planned), columns=columns, ignored=())
 

@@ -19,7 +19,6 @@ from headrace.dataeng.sources.base import (
     BATCH_BYTES,
     BATCH_ROWS,
     BINARY,
-    MAX_DOCUMENT_BYTES,
     NOT_UTF8,
     TOO_LARGE,
     Batch,
@@ -89,13 +88,12 @@ def _bytes(path: str) -> bytes:
 
 def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     """Every file of the slice. See `read_slice`."""
-    del columns
     texts: list[bytes | None] = []
     ids: list[str | None] = []
     rejects: dict[int, str] = {}
     first, held = part.first_row, 0
     for row, (path, size) in enumerate(part.paths, part.first_row):
-        text, reason = _document(source, path, size)
+        text, reason = _document(source, path, size, columns.max_document_bytes)
         if reason is not None:
             rejects[len(texts)] = reason
             text = None
@@ -109,13 +107,13 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
         yield Batch.of(first_row=first, texts=texts, ids=ids, byte_offsets=None, rejects=rejects)
 
 
-def _document(source: SourceFile, path: str, size: int) -> tuple[bytes | None, str | None]:
+def _document(source: SourceFile, path: str, size: int, longest: int) -> tuple[bytes | None, str | None]:
     """(text, reason) of one file."""
     try:
         path.encode()
     except UnicodeEncodeError:
         return None, NOT_UTF8  # its name, which is its id, is not
-    if size > MAX_DOCUMENT_BYTES:
+    if size > longest:
         return None, TOO_LARGE
     uri = f"{source.uri.rstrip('/')}/{path}" if path else source.uri
     with open_input(uri) as file:
@@ -128,4 +126,4 @@ def _document(source: SourceFile, path: str, size: int) -> tuple[bytes | None, s
     if b"\0" in data[:_BINARY_BYTES]:
         return None, BINARY
     data = data.removeprefix(codecs.BOM_UTF8)
-    return data, reject_reason(data)
+    return data, reject_reason(data, longest)

@@ -143,7 +143,7 @@ def _sample(file: BinaryIO, codec: str | None) -> Iterator[Line]:
             if seen >= _PROBED_BYTES:
                 return
 
-    lines = _rows(split_lines(bounded()))
+    lines = _rows(split_lines(bounded(), 2 * _PROBED_BYTES))
     line = next(lines, None)
     for following in lines:
         assert line is not None
@@ -175,12 +175,12 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     assert part.byte_end is not None
     require_planned(source)
     text, name = _Field(columns.text), None if columns.id is None else _Field(columns.id)
-    reader = _Builder(text, name)
+    reader = _Builder(text, name, columns.max_document_bytes)
     with open_input(source.uri) as file:
         if source.codec is None:
-            lines = lines_of_range(file, part.byte_offset, part.byte_end)
+            lines = lines_of_range(file, part.byte_offset, part.byte_end, columns.max_row_bytes)
         else:
-            lines = split_lines(decompress(file, source.codec))
+            lines = split_lines(decompress(file, source.codec), columns.max_row_bytes)
         try:
             for line in _rows(lines):
                 reader.add(line)
@@ -189,7 +189,7 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
         except StreamDamage as error:
             if reader.offsets:
                 yield reader.build()
-            intact = _rows_within(source, error.intact)
+            intact = _rows_within(source, error.intact, columns.max_row_bytes)
             raise SourceDamage(
                 f"{source.name}: {error}; the {intact:,} rows before that are whole, what follows cannot be read",
                 intact,
@@ -198,13 +198,13 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
         yield reader.build()
 
 
-def _rows_within(source: SourceFile, intact: int) -> int:
+def _rows_within(source: SourceFile, intact: int, longest: int) -> int:
     """How many rows lie wholly in the first `intact` bytes of a stream that is damaged. Reads it again: damage is rare."""
     assert source.codec is not None
     count = 0
     with open_input(source.uri) as file:
         try:
-            for line in _rows(split_lines(decompress(file, source.codec))):
+            for line in _rows(split_lines(decompress(file, source.codec), longest)):
                 if line.end > intact:
                     break
                 count += 1
@@ -248,8 +248,8 @@ class _Field:
 class _Builder:
     """Batches in the making, one after another."""
 
-    def __init__(self, text: _Field, name: _Field | None) -> None:
-        self._text, self._name = text, name
+    def __init__(self, text: _Field, name: _Field | None, longest: int) -> None:
+        self._text, self._name, self._longest = text, name, longest
         self._first_row = 0
         self._begin()
 
@@ -261,7 +261,7 @@ class _Builder:
         self.offsets: list[int] = []
 
     def add(self, line: Line) -> None:
-        text, name, reason = _document(line, self._text, self._name)
+        text, name, reason = _document(line, self._text, self._name, self._longest)
         if reason is not None:
             self._rejects[len(self.offsets)] = reason
             text = name = None
@@ -299,7 +299,9 @@ def _parse(line: Line) -> tuple[dict[str, Any], str | None]:
     return (value, None) if type(value) is dict else ({}, NOT_OBJECT)
 
 
-def _document(line: Line, text: _Field, name: _Field | None) -> tuple[bytes | None, str | None, str | None]:
+def _document(
+    line: Line, text: _Field, name: _Field | None, longest: int
+) -> tuple[bytes | None, str | None, str | None]:
     """(text, id, reason) of one line."""
     row, reason = _parse(line)
     if reason is not None:
@@ -308,7 +310,7 @@ def _document(line: Line, text: _Field, name: _Field | None) -> tuple[bytes | No
     if type(value) is not str:
         return None, None, NULL if value is None else NO_TEXT if value is _MISSING else NOT_TEXT
     data = value.encode()
-    if (reason := size_reason(data)) is not None or name is None:
+    if (reason := size_reason(data, longest)) is not None or name is None:
         return data, None, reason
     identity = name.of(row)
     if type(identity) is int:

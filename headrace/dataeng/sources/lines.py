@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from headrace.dataeng.sources.base import MAX_DOCUMENT_BYTES
-
 _READ_BYTES: Final = 1 << 20
 
 
@@ -18,7 +16,7 @@ class Line(NamedTuple):
     data: bytes | None
 
 
-def split_lines(chunks: Iterator[bytes], offset: int = 0, limit: int = MAX_DOCUMENT_BYTES) -> Iterator[Line]:
+def split_lines(chunks: Iterator[bytes], limit: int, offset: int = 0) -> Iterator[Line]:
     """Every line of the bytes that begin at `offset`; the last may lack its line feed."""
     held: list[bytes] = []  # the beginning of a line whose end is in a later chunk
     held_bytes = 0
@@ -42,7 +40,7 @@ def split_lines(chunks: Iterator[bytes], offset: int = 0, limit: int = MAX_DOCUM
         yield Line(offset, offset + held_bytes, b"".join(held) if held_bytes <= limit else None)
 
 
-def lines_of_range(file: BinaryIO, begin: int, end: int) -> Iterator[Line]:
+def lines_of_range(file: BinaryIO, begin: int, end: int, limit: int) -> Iterator[Line]:
     """The lines that begin at `begin` or later and before `end`: ranges that tile a file give each line once.
 
     Looks at one byte before the range, and reads on behind it to the end of its last line.
@@ -53,7 +51,7 @@ def lines_of_range(file: BinaryIO, begin: int, end: int) -> Iterator[Line]:
         if begin >= end:
             return
     file.seek(begin)
-    for line in split_lines(_blocks(file), begin):
+    for line in split_lines(_blocks(file), limit, begin):
         if line.offset >= end:
             return
         yield line

@@ -29,7 +29,8 @@ from headrace.dataeng.sources.base import (
 )
 from headrace.dataeng.sources.columnar import ARROW_ERRORS, bounded, column_of, first_line, kinds, to_batch
 from headrace.dataeng.sources.location import open_arrow, open_input
-from headrace.dataeng.storage import redact
+from headrace.dataeng.sources.parquet_limits import Excess, Pages, check_schema
+from headrace.dataeng.uris import is_remote, redact
 from headrace.errors import InputError
 
 MAGIC: Final = b"PAR1"
@@ -39,6 +40,8 @@ _READ_BYTES: Final = 1 << 20
 _MAX_EXPANDED: Final = 96 << 20
 _FEWEST_ROWS: Final = 8  # at a time; below it, sharing costs less than so many small batches
 _GATHERED_BYTES: Final = 4 << 20
+_MAX_FOOTER_BYTES: Final = 256 << 20
+_HEADER_BYTES: Final = 128  # of a page; mostly enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def probe(uri: str, size: int) -> ParquetProbe:
     with open_input(uri) as file:
         fingerprint = _fingerprint(file, size, name)
         try:
+            check_schema(_footer(file, size))
             metadata = pq.read_metadata(file)
             schema = metadata.schema.to_arrow_schema()
             columns = kinds(schema)
@@ -94,6 +98,8 @@ def probe(uri: str, size: int) -> ParquetProbe:
                 for name, leaf in _leaves(metadata).items()
                 if columns.get(name) in ("text", "binary", "null")
             }
+        except Excess as error:
+            raise InputError(f"{name}: not read: {error}") from None
         except ARROW_ERRORS as error:
             raise InputError(f"{name}: the Parquet footer cannot be read ({first_line(error)})") from None
     if sum(rows) != metadata.num_rows or metadata.num_rows < 0:
@@ -122,10 +128,22 @@ def _fingerprint(file: BinaryIO, size: int, name: str) -> str:
         raise InputError(
             f"{name}: the footer claims {length:,} bytes of a file of {size:,}; the file is damaged"
         )
+    if length > _MAX_FOOTER_BYTES:
+        raise InputError(
+            f"{name}: a footer of {length:,} bytes, at most {_MAX_FOOTER_BYTES:,} are read; write it again with larger row groups"
+        )
+    footer = _footer(file, size)
+    return hashlib.sha256(b"parquet:%d\n" % size + footer).hexdigest()
+
+
+def _footer(file: BinaryIO, size: int) -> bytes:
+    """Its bytes, once the ends of the file were checked; leaves the file at its beginning."""
+    file.seek(size - _TAIL_BYTES)
+    length = int.from_bytes(file.read(4), "little")
     file.seek(size - _TAIL_BYTES - length)
     footer = file.read(length)
     file.seek(0)
-    return hashlib.sha256(b"parquet:%d\n" % size + footer).hexdigest()
+    return footer
 
 
 def _leaves(metadata: Any) -> dict[str, int]:
@@ -145,18 +163,91 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     assert part.num_rows is not None
     place = f"{source.name}: row group {group} ({part.num_rows:,} rows)"
     row = 0
-    with open_arrow(source.uri) as file:
+    metadata = _planned_metadata(source.uri, source.name, source.size, source.fingerprint)
+    with _open_guarded(source.uri, _pages(metadata, group, columns)) as file:
         try:
-            for arrow in _gathered(_record_batches(file, source, group, part, columns)):
+            for arrow in _gathered(_record_batches(file, metadata, group, part, columns)):
                 for piece in bounded(arrow, columns.text):
                     yield to_batch(piece, row, columns)
                     row += piece.num_rows
+        except Excess as error:
+            raise SourceDamage(f"{place} is not read: {error}") from None
         except ARROW_ERRORS as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
                 raise InputError(f"{place} could not be read here: {first_line(error)}") from None
             raise SourceDamage(f"{place} cannot be read: {first_line(error)}") from None
     if row != part.num_rows:
         raise SourceDamage(f"{place} holds only {row:,}")
+
+
+def _pages(metadata: Any, group: int, columns: Columns) -> list[Pages]:
+    """The pages of the columns that are read."""
+    found = []
+    for name in [columns.text] if columns.id is None else [columns.text, columns.id]:
+        chunk = metadata.row_group(group).column(_leaves(metadata)[name])
+        begin = chunk.data_page_offset
+        if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < begin:
+            begin = chunk.dictionary_page_offset
+        found.append(Pages(begin, begin + chunk.total_compressed_size, columns.max_row_bytes))
+    return found
+
+
+def _walk(file: Any, pages: Pages) -> None:
+    """Looks at the header of every page, from one to the next, and at nothing else."""
+    count = _HEADER_BYTES
+    while not pages.is_done:
+        held, at = pages.num_held, pages.next_header
+        data = file.read_at(count, at + held)
+        if not data:
+            return  # cut short, which Arrow names
+        pages.feed(at + held, data)
+        count = _HEADER_BYTES if pages.next_header != at else 2 * count
+
+
+def _open_guarded(uri: str, pages: list[Pages]) -> Any:
+    """The file for Arrow; of a remote one every page header is looked at as it comes by, since to look first is to fetch
+    twice.
+    """
+    if not is_remote(uri):
+        return open_arrow(uri)
+    return pa.PythonFile(_Guarded(open_input(uri), pages), mode="r")
+
+
+class _Guarded:
+    """A file whose reads are shown to `pages` before whoever reads."""
+
+    def __init__(self, file: BinaryIO, pages: list[Pages]) -> None:
+        self._file, self._pages = file, pages
+        self.mode = "rb"
+
+    def read(self, size: int = -1) -> bytes:
+        at = self._file.tell()
+        data = self._file.read(size)
+        for pages in self._pages:
+            pages.feed(at, data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
 
 
 @lru_cache(maxsize=2)
@@ -171,10 +262,10 @@ def _planned_metadata(uri: str, name: str, size: int, fingerprint: str) -> Any:
         return pq.read_metadata(file)
 
 
-def _record_batches(
-    file: Any, source: SourceFile, group: int, part: Slice, columns: Columns
-) -> Iterator[Any]:
-    metadata = _planned_metadata(source.uri, source.name, source.size, source.fingerprint)
+def _record_batches(file: Any, metadata: Any, group: int, part: Slice, columns: Columns) -> Iterator[Any]:
+    if isinstance(file, pa.OSFile):
+        for pages in _pages(metadata, group, columns):
+            _walk(file, pages)
     wanted = [columns.text] if columns.id is None else [columns.text, columns.id]
     assert part.num_rows is not None
     rows = max(1, min(BATCH_ROWS, BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))

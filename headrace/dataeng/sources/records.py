@@ -63,10 +63,10 @@ class BatchBuilder:
 def _document(payload: bytes, columns: Columns) -> tuple[bytes | None, str | None, str | None]:
     """(text, id, reason) of one record."""
     if columns.raw_records:
-        return payload, None, reject_reason(payload)
+        return payload, None, reject_reason(payload, columns.max_document_bytes)
     try:
         features = parse_example(payload)
-        text, reason = _text(features.get(columns.text))
+        text, reason = _text(features.get(columns.text), columns.max_document_bytes)
         if reason is not None or columns.id is None:
             return text, None, reason
         return text, _id(features.get(columns.id)), None
@@ -76,7 +76,7 @@ def _document(payload: bytes, columns: Columns) -> tuple[bytes | None, str | Non
         return None, None, NOT_UTF8
 
 
-def _text(feature: Feature | None) -> tuple[bytes | None, str | None]:
+def _text(feature: Feature | None, longest: int) -> tuple[bytes | None, str | None]:
     if feature is None or feature.kind == "none":
         return None, NO_TEXT
     if feature.kind != "bytes":
@@ -84,7 +84,7 @@ def _text(feature: Feature | None) -> tuple[bytes | None, str | None]:
     values = bytes_values(feature)
     if len(values) != 1:
         return None, NOT_TEXT if values else NO_TEXT
-    return values[0], reject_reason(values[0])
+    return values[0], reject_reason(values[0], longest)
 
 
 def _id(feature: Feature | None) -> str | None:

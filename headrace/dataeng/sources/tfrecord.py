@@ -23,6 +23,7 @@ from crc32c import crc32c
 
 from headrace.dataeng.sources.base import (
     DAMAGED,
+    TOO_LARGE,
     Batch,
     Columns,
     Slice,
@@ -49,6 +50,7 @@ FRAME_BYTES: Final = _HEADER.size + _FOOTER.size
 MAX_PAYLOAD: Final = 2**31 - 1  # protobuf's own limit; a longer length is damage, whatever its checksum says
 
 _PROBED_RECORDS: Final = 16
+_PROBED_BYTES: Final = 256 << 20  # longer records tell no feature
 _WINDOW_BYTES: Final = 1 << 16
 _IF_RAW: Final = "; if the records are the texts themselves, say --tfrecord-payload text"
 _EXPANSION: Final = 4  # of compressed text, for planning only
@@ -236,7 +238,7 @@ def probe(uri: str, size: int, codec: str | None = None, *, raw_records: bool = 
                 break
             file.seek(frame.offset + _HEADER.size)
             try:
-                features = parse_example(file.read(frame.length))
+                features = parse_example(file.read(frame.length)) if frame.length <= _PROBED_BYTES else {}
             except NotAnExampleError as error:
                 problems.append(
                     f"record {seen} at byte {frame.offset:,}: not a tf.train.Example ({error}){_IF_RAW}"
@@ -257,7 +259,7 @@ def _stream_columns(uri: str, codec: str) -> dict[str, str]:
     problem = None
     with open_input(uri) as file:
         try:
-            for record in islice(_records(decompress(file, codec)), _PROBED_RECORDS):
+            for record in islice(_records(decompress(file, codec), _PROBED_BYTES), _PROBED_RECORDS):
                 try:
                     features = parse_example(record.payload) if record.payload is not None else {}
                 except NotAnExampleError as error:
@@ -279,12 +281,12 @@ class _Record(NamedTuple):
     """A record of a stream: where it begins and ends in it, and its payload, None if that is not the checksum's."""
 
     offset: int
-    end: int
     payload: bytes | None
+    reason: str | None = None
 
 
-def _records(chunks: Iterator[bytes]) -> Iterator[_Record]:
-    """The records of decompressed bytes. Raises StreamDamage where the framing is lost."""
+def _records(chunks: Iterator[bytes], longest: int) -> Iterator[_Record]:
+    """The records of decompressed bytes; payloads over `longest` are not held. Raises StreamDamage where framing is lost."""
     stream = StreamReader(chunks)
     while True:
         offset = stream.offset
@@ -301,10 +303,16 @@ def _records(chunks: Iterator[bytes]) -> Iterator[_Record]:
         length = _HEADER.unpack(header)[0]
         if length > MAX_PAYLOAD:
             raise StreamDamage(f"{place}: it claims {length:,} bytes, more than a record may have", offset)
+        if length > longest:
+            if (passed := stream.skip(length + _FOOTER.size)) < length + _FOOTER.size:
+                raise StreamDamage(f"{place}: it claims {length:,} bytes, {passed:,} are left", offset)
+            yield _Record(offset, None, TOO_LARGE)
+            continue
         body = stream.read(length + _FOOTER.size)
         if len(body) < length + _FOOTER.size:
             raise StreamDamage(f"{place}: it claims {length:,} bytes, {len(body):,} are left", offset)
-        yield _Record(offset, stream.offset, body[:length] if _is_intact(body) else None)
+        intact = _is_intact(body)
+        yield _Record(offset, body[:length] if intact else None, None if intact else DAMAGED)
 
 
 def _read_stream(source: SourceFile, columns: Columns) -> Iterator[Batch]:
@@ -314,8 +322,8 @@ def _read_stream(source: SourceFile, columns: Columns) -> Iterator[Batch]:
     batch = BatchBuilder(row, columns)
     with open_input(source.uri) as file:
         try:
-            for record in _records(decompress(file, source.codec)):
-                batch.add(record.offset, record.payload, DAMAGED if record.payload is None else None)
+            for record in _records(decompress(file, source.codec), columns.max_row_bytes):
+                batch.add(record.offset, record.payload, record.reason)
                 row += 1
                 if batch.is_full():
                     yield batch.build()
@@ -354,6 +362,11 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
             length = _HEADER.unpack(header)[0] if looks_like_tfrecord(header) else -1
             body = b""
             if 0 <= length <= min(MAX_PAYLOAD, source.size - offset - FRAME_BYTES):
+                if length > columns.max_row_bytes:  # which is not held to be told as what it is
+                    batch.add(offset, None, TOO_LARGE)
+                    offset += FRAME_BYTES + length
+                    file.seek(offset)
+                    continue
                 body = file.read(length + _FOOTER.size)
             if len(body) != length + _FOOTER.size:
                 raise InputError(

@@ -24,6 +24,7 @@ def read_all(
     id_column: str | None = None,
     slice_bytes: int = 1 << 20,
     allow_damage: bool = False,
+    max_document_bytes: int = 256 << 20,
     **options: Any,
 ) -> Rows:
     found = discover(
@@ -32,6 +33,7 @@ def read_all(
         id_column=id_column,
         slice_bytes=slice_bytes,
         allow_damage=allow_damage,
+        max_document_bytes=max_document_bytes,
         **options,
     )
     rows = Rows([], [], {}, [])

@@ -12,8 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.dataeng.sources import lines as lines_module
-from headrace.dataeng.sources.base import SourceDamage, read_slice
+from headrace.dataeng.sources.base import Columns, SourceDamage, read_slice
 from headrace.dataeng.sources.discover import discover
 from headrace.errors import InputError
 from tests.dataeng.sources.reading import read_all
@@ -208,7 +207,7 @@ def test_a_line_over_the_limit_is_one_reject_and_its_bytes_are_never_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 4 << 20
-    monkeypatch.setattr(lines_module.split_lines, "__defaults__", (0, limit))
+    monkeypatch.setattr(Columns, "max_row_bytes", limit)
     path = tmp_path / "a.jsonl"
     with path.open("wb") as file:
         file.write(GOOD + b'{"text": "')

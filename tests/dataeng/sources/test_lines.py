@@ -21,7 +21,7 @@ def expected_lines(data: bytes) -> list[Line]:
 @given(data=some_bytes, size=st.integers(1, 10))
 def test_lines_are_those_of_the_whole_however_it_is_cut_into_chunks(data: bytes, size: int) -> None:
     chunks = (data[at : at + size] for at in range(0, len(data), size))
-    assert list(split_lines(chunks)) == expected_lines(data)
+    assert list(split_lines(chunks, 100)) == expected_lines(data)
 
 
 @given(data=some_bytes, size=st.integers(1, 10), limit=st.integers(1, 6))
@@ -42,7 +42,7 @@ def test_ranges_that_tile_a_file_give_each_line_once_in_the_range_where_it_begin
 ) -> None:
     found = []
     for begin in range(0, len(data), size):
-        lines = list(lines_of_range(io.BytesIO(data), begin, min(begin + size, len(data))))
+        lines = list(lines_of_range(io.BytesIO(data), begin, min(begin + size, len(data)), 100))
         assert all(begin <= line.offset < begin + size for line in lines)
         found += lines
     assert found == expected_lines(data)
@@ -61,5 +61,5 @@ class CountingFile(io.BytesIO):
 
 def test_a_range_inside_one_long_line_reads_no_further_than_its_own_end() -> None:
     file = CountingFile(b"x" * 1000 + b"\n")
-    assert list(lines_of_range(file, 100, 200)) == []
+    assert list(lines_of_range(file, 100, 200, 100)) == []
     assert file.given <= 101
