@@ -111,10 +111,12 @@ class Pages:
 def _page_sizes(header: bytes) -> tuple[int, int, int]:
     """(unpacked bytes, packed bytes, length of the header)."""
     reader = Reader(header)
-    sizes = {2: 0, 3: 0}
+    sizes: dict[int, int] = {}
     for number, kind in reader.fields():
-        if number in sizes and kind == 5:
+        if number in (2, 3) and kind == 5:
             sizes[number] = reader.integer()
         else:
             reader.skip(kind)
+    if len(sizes) < 2:
+        raise Malformed
     return sizes[2], sizes[3], reader.at
