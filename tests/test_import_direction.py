@@ -164,7 +164,10 @@ def modules_loaded_by(*arguments: str) -> set[str]:
     return {name.split(".")[0] for name in loaded}
 
 
-@pytest.mark.parametrize("verb", ["tokenize", "verify", "inspect", "plan", "train", "trace", "audit"])
+@pytest.mark.parametrize(
+    "verb",
+    ["tokenize", "merge", "filter", "versions", "verify", "inspect", "plan", "train", "trace", "audit"],
+)
 def test_help_is_shown_before_anything_heavy_is_loaded(verb: str) -> None:
     assert not modules_loaded_by(verb, "--help") & {
         "torch",

@@ -17,8 +17,12 @@ import pytest
 import zstandard
 from tokenizers import Tokenizer
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.mds import INDEX, IndexEntry, encode_index, encode_shard
+from headrace.tokenize.takedown import take_down
 from tests.corpus import END_OF_TEXT, make_texts, tokenize_corpus
+from tests.tokenize.small import all_documents, publish_small
+from tests.tokenize.test_versions import where
 
 HERE = Path(__file__).parent
 
@@ -104,6 +108,17 @@ def test_streaming_reads_what_headrace_tokenized(compression: str, tmp_path: Pat
     end = tokenizer.token_to_id(END_OF_TEXT)
     assert found["documents"] == [[*tokenizer.encode(text).ids, end] for text in make_texts(200)]
     assert found["shards"] > 4
+
+
+def test_streaming_reads_the_newest_version(tmp_path: Path) -> None:
+    """After documents were added and others taken down, which leaves shards of other numbers in between."""
+    root = tmp_path / "d"
+    publish_small(root, {"a": [300, 5, 200], "b": [400]}, compression="zstd:3")
+    publish_small(root, {"c": [700, 5]}, onto=True, compression="zstd:3")
+    take_down(str(root), where("tokens = 5"))
+    found = read(root, tmp_path / "work")
+    assert found["documents"] == [list(tokens) for *_, tokens in all_documents(Dataset.open(root))]
+    assert len(found["documents"]) == 4
 
 
 def test_streaming_refuses_a_shard_whose_bytes_are_not_those_of_the_index(tmp_path: Path) -> None:

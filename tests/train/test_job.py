@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import train as verb
+from headrace.dataeng.dataset import Dataset
 from headrace.errors import HeadraceError, MismatchError, UsageError
 from headrace.train.config import parse_config
 from headrace.train.environment import Place
 from headrace.train.job import PLAN, build_plan, prepare
 from tests.datasets import random_documents, write_dataset
+from tests.tokenize.small import publish_small
 from tests.train.tiny import tiny_config, tiny_dataset, write_config
 
 
@@ -56,6 +58,25 @@ def test_a_run_directory_of_another_plan_is_refused_with_what_differs(dataset: P
     weighted = parse_config(config.to_yaml(), ["data.sources.0.weight=3"], where="here")
     with pytest.raises(MismatchError, match=r"differ in: weights \("):
         prepare(weighted, Place())
+
+
+def test_law_3_a_run_whose_dataset_has_grown_goes_on_over_the_version_that_it_began_with(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    publish_small(data, {"a": [400, 300]})
+    config = tiny_config(data, tmp_path / "run")
+    config = parse_config(config.to_yaml(), ["model.vocab_size=1000"], where="here")
+    (tmp_path / "run").mkdir()
+    began = build_plan(config.data)
+    began.save(tmp_path / "run" / PLAN)
+    publish_small(data, {"b": [400]}, onto=True)
+    assert prepare(config, Place()).plan.hash == began.hash
+    assert build_plan(config.data).hash != began.hash  # a new run takes the newest
+    newest = Dataset.open(data).manifest.hash
+    pinned = parse_config(config.to_yaml(), [f"data.sources.0.uri={data}@{newest}"], where="here")
+    with pytest.raises(MismatchError, match="differ in: datasets"):
+        prepare(pinned, Place())
 
 
 def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
