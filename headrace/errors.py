@@ -59,7 +59,7 @@ class BudgetError(HeadraceError):
 
 
 class IncompleteError(HeadraceError):
-    """Too early: another process is at work, or a part is not done. 75 is EX_TEMPFAIL: the same may work later."""
+    """Too early: another process is at work, or a share is not done. 75 is EX_TEMPFAIL: the same may work later."""
 
     exit_code = 75
 

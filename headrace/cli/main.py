@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError
 # In the order in which a dataset meets them. Each is a module here with HELP, add_arguments(parser) and run(args) -> int.
 VERBS: Final = {
     "tokenize": "turn files of documents into shards of tokens, with lineage and a manifest",
-    "launch": "write a SLURM or Kubernetes job file for a tokenization in parts",
+    "launch": "write a SLURM or Kubernetes job file for a tokenization in shares",
     "verify": "check every byte, count and name of a dataset against its manifest",
     "merge": "join datasets of one tokenizer into a new one that needs none of them",
     "filter": "take documents out of a dataset by their lineage: a new version, the old one can still be verified",

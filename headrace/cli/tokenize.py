@@ -21,16 +21,17 @@ of the dataset; directories and globs are sorted by name. Parquet, Arrow, TFReco
 bytes; docs/inputs.md says what a row of each is.
 
 A job that was interrupted or killed is continued by the same command, and gives the same bytes as one that was not,
-with any --workers. --workers, --max-rejects, --on-damage, --tokenizer-backend, --exact-check, --progress and --json do
-not change a byte.
+with any --executor and --workers. Neither they nor --address, --max-rejects, --on-damage, --tokenizer-backend,
+--exact-check, --progress and --json change a byte. Ctrl-C once finishes the open units; again, it stops at once.
 
 exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
-2 bad usage or input; 3 a worker died; 75 too early: another process is at work, or a part is missing; 130 interrupted;
+2 bad usage or input; 3 a worker died; 75 too early: another process is at work, or a share is missing; 130 interrupted;
 143 terminated
 
 examples:
   headrace tokenize --out corpus/ --tokenizer tokenizer.json --workers 8 books/ 'web/*.parquet'
-  headrace tokenize ... --shard-of 3/16      the fourth of 16 jobs, on any machine that sees --out; then, once,
+  headrace tokenize ... --executor ray --address auto    on the nodes of a Ray cluster; docs/clusters.md
+  headrace tokenize ... --shard-of 3/16      the fourth of 16 shares, on any machine that sees --out; then, once,
   headrace tokenize ... --finish             (`headrace launch` writes both for SLURM and Kubernetes)
   headrace tokenize --out code/ --tokenizer tokenizer.json --documents files 'src/**/*.py' docs/
   headrace tokenize --onto corpus/ more/*.parquet      a new version with more documents; docs/versions.md
@@ -156,12 +157,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="stop",
         help="what to do about damaged row groups and records: stop (default), or reject their rows",
     )
-    part = parser.add_mutually_exclusive_group()
-    part.add_argument(
-        "--shard-of", metavar="I/N", help="do only part I (from 0) of N of the work, and publish nothing"
+    share = parser.add_mutually_exclusive_group()
+    share.add_argument(
+        "--shard-of", metavar="I/N", help="do only share I (from 0) of N of the work, and publish nothing"
     )
-    part.add_argument(
-        "--finish", action="store_true", help="publish what the parts did; refuse if one is missing"
+    share.add_argument(
+        "--finish", action="store_true", help="publish what the shares did; refuse if one is missing"
     )
     parser.add_argument(
         "--progress",

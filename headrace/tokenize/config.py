@@ -105,7 +105,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of `count` parts of a job, done by a job of its own: the units whose number leaves `index` modulo `count`."""
+    """One of `count` shares of a job, done by a job of its own: the units whose number leaves `index` modulo `count`."""
 
     index: int
     count: int

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from tests.cli.conftest import Command
 from tests.tokenize.jobs import file_hashes, write_corpus, write_tokenizer
@@ -31,81 +35,192 @@ def arguments(root: Path, out: Path) -> list[str]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """`headrace` on PATH, and an `sbatch` that writes down what it was told."""
+    """`headrace` on PATH, and an `sbatch` and a `scontrol` that write down what they were told."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name, body in (
         ("headrace", f'exec "{sys.executable}" -m headrace "$@"'),
-        ("sbatch", f'echo "$@" >> "{tmp_path}/submitted"'),
+        ("sbatch", f'echo "sbatch $@" >> "{tmp_path}/told"; echo "77;cluster"'),
+        ("scontrol", f'echo "scontrol $@" >> "{tmp_path}/told"'),
     ):
         (tools / name).write_text(f"#!/bin/sh\n{body}\n")
         (tools / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    without = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    return {**without, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+
+
+def told(tmp_path: Path) -> list[str]:
+    path = tmp_path / "told"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def in_slurm(environment: dict[str, str], task: int, restarts: int = 0) -> dict[str, str]:
+    """What SLURM sets in a job of an array."""
+    return {
+        **environment,
+        "SLURM_ARRAY_JOB_ID": "77",
+        "SLURM_ARRAY_TASK_ID": str(task),
+        "SLURM_JOB_ID": str(78 + task),
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_RESTART_COUNT": str(restarts),
+    }
+
+
+def slurm_script(headrace: Command, tmp_path: Path, command: list[str]) -> Path:
+    assert headrace("launch", "tokenize", "slurm", "--shares", "2", "--memory", "3G", "--", *command) == 0
+    script = tmp_path / "a job.sh"
+    script.write_text(headrace.out)
+    subprocess.run(["bash", "-n", script], check=True)
+    return script
 
 
 def test_a_slurm_array_and_its_end_publish_the_dataset_of_one_job(
     headrace: Command, corpus: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     assert headrace("tokenize", *arguments(corpus, tmp_path / "whole")) == 0
-    assert (
-        headrace("launch", "tokenize", "slurm", "--parts", "2", "--", *arguments(corpus, tmp_path / "out"))
-        == 0
+    script = slurm_script(headrace, tmp_path, arguments(corpus, tmp_path / "out"))
+    assert {"#SBATCH --array=0-1", "#SBATCH --mem=3072M", "#SBATCH --requeue"} <= set(
+        headrace.out.splitlines()
     )
-    script = tmp_path / "job.sh"
-    script.write_text(headrace.out)
-    assert "#SBATCH --array=0-1" in headrace.out
-    slurm = {**environment, "SLURM_ARRAY_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
+    subprocess.run(["bash", script], env=environment, check=True, timeout=60)
+    assert told(tmp_path) == [
+        f"sbatch --parsable {script}",
+        f"sbatch --job-name=headrace-tokenize-finish --dependency=afterok:77 --kill-on-invalid-dep=yes --array=0 {script} finish",
+    ]
     for task in range(2):
-        subprocess.run(
-            ["bash", script], env={**slurm, "SLURM_ARRAY_TASK_ID": str(task)}, check=True, timeout=120
-        )
-    submitted = (tmp_path / "submitted").read_text().splitlines()
-    assert len(submitted) == 1
-    assert "--dependency=afterok:77" in submitted[0]
-    subprocess.run(
-        ["bash", script, "finish"], env={**slurm, "SLURM_ARRAY_TASK_ID": "0"}, check=True, timeout=120
-    )
+        subprocess.run(["bash", script], env=in_slurm(environment, task), check=True, timeout=120)
+    subprocess.run(["bash", script, "finish"], env=in_slurm(environment, 0), check=True, timeout=120)
     assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
+    assert len(told(tmp_path)) == 2, "nothing was requeued"
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "requeued"),
+    [
+        (0, 0, False),
+        (1, 0, False),
+        (2, 0, False),
+        (3, 0, True),
+        (75, 5, True),
+        (75, 6, False),
+        (137, 0, False),
+    ],
+)
+def test_a_slurm_job_is_requeued_for_what_need_not_happen_again(
+    headrace: Command, tmp_path: Path, environment: dict[str, str], code: int, restarts: int, requeued: bool
+) -> None:
+    script = slurm_script(headrace, tmp_path, ["--out", "o", "--tokenizer", "t", "s"])
+    (tmp_path / "tools" / "headrace").write_text(f"#!/bin/sh\nexit {code}\n")
+    ended = subprocess.run(["bash", script], env=in_slurm(environment, 0, restarts), check=False, timeout=60)
+    assert ended.returncode == (0 if requeued else code)
+    assert told(tmp_path) == (["scontrol requeue 78"] if requeued else [])
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "requeued"), [(signal.SIGUSR1, 0, True), (signal.SIGTERM, 143, False)]
+)
+def test_a_slurm_job_goes_on_after_its_time_limit_and_ends_when_it_is_cancelled(
+    headrace: Command,
+    tmp_path: Path,
+    environment: dict[str, str],
+    number: signal.Signals,
+    code: int,
+    requeued: bool,
+) -> None:
+    script = slurm_script(headrace, tmp_path, ["--out", "o", "--tokenizer", "t", "s"])
+    # Ends as headrace does: with 143, a moment after SIGTERM.
+    (tmp_path / "tools" / "headrace").write_text(
+        f"#!/bin/bash\ntrap 'sleep 0.2; exit 143' TERM\ntouch '{tmp_path}/begun'\nwhile :; do sleep 0.05; done\n"
+    )
+    job = subprocess.Popen(["bash", script], env=in_slurm(environment, 0))
+    while not (tmp_path / "begun").exists():
+        assert job.poll() is None
+        time.sleep(0.01)
+    job.send_signal(number)
+    assert job.wait(timeout=60) == code
+    assert told(tmp_path) == (["scontrol requeue 78"] if requeued else [])
+
+
+def kubernetes_jobs(headrace: Command, *words: str) -> list[dict[str, Any]]:
+    assert (
+        headrace("launch", "tokenize", "k8s", "--image", "r/h:1", "--cpus", "1", "--shares", "2", *words) == 0
+    )
+    jobs = list(yaml.safe_load_all(headrace.out))
+    for job in jobs:
+        for version in ("1.31", "1.37"):
+            kubernetes_validate.validate(job, version, strict=True)
+    return jobs
+
+
+def in_pod(job: dict[str, Any], environment: dict[str, str]) -> list[str]:
+    """The command as the kubelet starts it: $(VARIABLE) replaced, $$ a dollar."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    return [
+        re.sub(r"\$(?:\$|\((\w+)\))", lambda found: environment[found[1]] if found[1] else "$", word)
+        for word in container["command"]
+    ]
 
 
 def test_kubernetes_jobs_publish_the_dataset_of_one_job(
     headrace: Command, corpus: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     assert headrace("tokenize", *arguments(corpus, tmp_path / "whole")) == 0
-    words = arguments(corpus, tmp_path / "out")
-    assert (
-        headrace("launch", "tokenize", "k8s", "--image", "r/h:1", "--cpus", "1", "--parts", "2", "--", *words)
-        == 0
-    )
-    parts, finish = (json.loads(text) for text in re.findall(r"args:\n\s+- (.*)", headrace.out))
-    assert "completions: 2" in headrace.out
+    out = tmp_path / "$out $(HOME)"
+    shares, finish = kubernetes_jobs(headrace, "--", *arguments(corpus, out))
+    assert shares["spec"]["completions"] == 2
     for index in range(2):
         pod = {**environment, "JOB_COMPLETION_INDEX": str(index)}
-        subprocess.run(["/bin/sh", "-c", parts], env=pod, check=True, timeout=120)
-    subprocess.run(["/bin/sh", "-c", finish], env=environment, check=True, timeout=120)
-    assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
+        subprocess.run(in_pod(shares, pod), env=pod, check=True, timeout=120)
+    subprocess.run(in_pod(finish, environment), env=environment, check=True, timeout=120)
+    assert file_hashes(out) == file_hashes(tmp_path / "whole")
+
+
+def test_a_kubernetes_job_gives_up_what_would_fail_again_and_does_not_count_lost_nodes(
+    headrace: Command,
+) -> None:
+    words = ["--memory", "900M", "--secret", "s3-keys", "--", "--out", "o", "--tokenizer", "t", "s"]
+    shares, finish = kubernetes_jobs(headrace, *words)
+    for job, give_up in ((shares, "FailIndex"), (finish, "FailJob")):
+        lost, wrong = job["spec"]["podFailurePolicy"]["rules"]
+        assert (lost["action"], lost["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
+        assert (wrong["action"], wrong["onExitCodes"]["values"]) == (give_up, [1, 2])
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert wrong["onExitCodes"]["containerName"] == container["name"]
+        assert container["envFrom"] == [{"secretRef": {"name": "s3-keys"}}]
+        assert container["resources"]["limits"] == {"cpu": "1", "memory": "900Mi"}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["slurm", "--parts", "0", "--", "--out", "o", "--tokenizer", "t", "s"], "expected 1 or more"),
-        (["k8s", "--parts", "2", "--", "--out", "o", "--tokenizer", "t", "s"], "--image goes with k8s"),
+        (["slurm", "--shares", "0"], "expected 1 to 100,000 shares"),
+        (["k8s", "--shares", "100001", "--image", "i"], "expected 1 to 100,000 shares"),
+        (["slurm", "--shares", "2", "--cpus", "0"], "1 or more cores"),
+        (["k8s", "--shares", "2"], "--image goes with k8s"),
+        (["slurm", "--shares", "2", "--name", "a;b"], "lower-case"),
+        (["slurm", "--shares", "2", "--secret", "s"], "expected, with k8s"),
+        (["slurm", "--shares", "2", "--memory", "16"], "expected MiB or GiB"),
+        (["slurm", "--shares", "2", "--", "--finish"], "are set by the job file"),
+        (["slurm", "--shares", "2", "--", "--executor", "ray"], "spreads a job by itself"),
         (
-            ["slurm", "--parts", "2", "--name", "a;b", "--", "--out", "o", "--tokenizer", "t", "s"],
-            "lower-case",
+            ["slurm", "--shares", "2", "--", "https://user:hunter2@host/a.jsonl"],
+            "has a user, password, query",
         ),
         (
-            ["slurm", "--parts", "2", "--", "--out", "o", "--tokenizer", "t", "--finish", "s"],
-            "are set by the job file",
+            ["slurm", "--shares", "2", "--", "https://host/a.jsonl?signature=hunter2"],
+            "has a user, password, query",
         ),
+        (["slurm", "--shares", "2", "--", "line\nbreak"], "control characters, line breaks"),
     ],
 )
 def test_a_mistake_shows_before_anything_is_submitted(
     headrace: Command, words: list[str], message: str
 ) -> None:
-    assert headrace("launch", "tokenize", *words) == 2
+    where = words.index("--") if "--" in words else len(words)
+    command = ["--out", "o", "--tokenizer", "t", "s", *words[where + 1 :]]
+    assert headrace("launch", "tokenize", *words[:where], "--", *command) == 2
     assert message in headrace.err
+    assert "hunter2" not in headrace.err
     assert not headrace.out
 
 
@@ -113,6 +228,6 @@ def test_a_mistake_in_the_tokenize_command_shows_too(
     headrace: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        headrace("launch", "tokenize", "slurm", "--parts", "2", "--", "--out", "o", "--tokenizr", "t", "s")
+        headrace("launch", "tokenize", "slurm", "--shares", "2", "--", "--out", "o", "--tokenizr", "t", "s")
     assert ended.value.code == 2
     assert "--tokenizer" in capsys.readouterr().err
