@@ -14,7 +14,8 @@ Rates over the same zstd Parquet, each in new processes, interleaved, medians:
 MB/s is by the clock and means something on an idle machine; MB per processor second also on a busy one.
 
 The ids of both backends are compared on the whole corpus first. Without --corpus the text is that of the interpreter's
-own standard library, which is small: rates of `command` then tell more of starting than of tokenizing.
+own standard library, which is small: rates of `command` then tell more of starting than of tokenizing
+(`python -m benchmarks.corpus` writes a larger one).
 """
 
 from __future__ import annotations
@@ -26,45 +27,18 @@ import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.corpus import corpus_bytes, write_corpus
 
 ROOT = Path(__file__).parents[1]
 ROLES = ("fast", "library", "pipeline", "definition", "slow")
-
-
-def write_corpus(directory: Path, megabytes: int, files: int) -> None:
-    """Python files of the standard library, without what lies there twice."""
-    texts: dict[str, None] = {}
-    size = 0
-    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
-        try:
-            text = path.read_text()
-        except UnicodeDecodeError:
-            continue
-        if text.strip() and text not in texts:
-            texts[text] = None
-            size += len(text)
-        if size >= megabytes * 1_000_000:
-            break
-    documents = list(texts)
-    for number in range(files):
-        part = documents[number::files]
-        table = pa.table({"text": part, "id": [f"{number}-{i}" for i in range(len(part))]})
-        pq.write_table(
-            table,
-            directory / f"{number}.parquet",
-            compression="zstd",
-            row_group_size=1000,
-            write_page_checksum=True,
-        )
 
 
 def child(role: str, corpus: Path, tokenizer: Path, out: Path, index: int, workers: int) -> None:
@@ -218,15 +192,6 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tupl
     spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     megabytes = corpus_bytes(corpus) / 1e6
     return megabytes / seconds, megabytes / spent
-
-
-def corpus_bytes(corpus: Path) -> int:
-    import pyarrow.compute as pc
-
-    return sum(
-        pc.sum(pc.binary_length(pq.read_table(path, columns=["text"])["text"])).as_py()
-        for path in corpus.glob("*.parquet")
-    )
 
 
 def check(corpus: Path, tokenizer: Path) -> None:

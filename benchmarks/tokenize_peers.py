@@ -1,17 +1,25 @@
-"""The whole way from zstd Parquet to tokens on disk: headrace, datatrove and litdata `optimize`, on the same text.
+"""The whole way from text to tokens on disk: headrace and what people use, on the same text, each from start to end.
 
-    python -m benchmarks.tokenize_peers --env DIR --tokenizer FILE --corpus DIR [--workers 2] [--repeats 3]
+    python -m benchmarks.tokenize_peers --envs DIR --tokenizer FILE --corpus DIR [--large DIR] [--megatron CHECKOUT]
 
-Peers are installed into the virtual environment DIR, which is made if it is not there (1.5 GB; a few minutes). Each
-is told what its documentation says: datatrove a local executor of a task a file over its Parquet reader and document
-tokenizer, without shuffling; litdata a function that encodes the documents of a batch of rows, and chunks of 64 MB. Each
-run is a new process, timed from start to end, one after another in turn. The corpus should be of some ten MB and in as
-many files as there are workers, or more.
+The peers, each in a virtual environment of its own below DIR, made if it is not there (a few minutes, 3 GB in all) and told
+what its documentation says:
+
+    datatrove   a local executor with a task a file: Parquet reader, document tokenizer, no shuffling
+    litdata     `optimize` with a function that encodes the documents of a row group; chunks of 64 MB
+    dolma       `dolma tokens` over the same documents as gzipped JSON lines (it reads no Parquet)
+    megatron    tools/preprocess_data.py over the same documents as JSON lines, out of a checkout of NVIDIA/Megatron-LM
+
+Every run is a new process, timed from its start to its end; the runs take turns. FILE is a tokenizer.json. The corpus should be
+of some 100 MB, in as many files as there are workers or more. On --large only headrace runs: it takes the others minutes, and
+their rates do not grow with the corpus.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
 import shutil
 import statistics
@@ -19,20 +27,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.tokenize import ROOT, corpus_bytes
+import pyarrow.parquet as pq
 
-PACKAGES = (
-    "torch==2.13.0",
-    "datatrove==0.10.1",
-    "tokenizers>=0.23,<0.24",
-    "pyarrow",
-    "orjson",
-    "boto3",
-    "requests",
-)
-WITHOUT_DEPENDENCIES = ("litdata==0.2.76", "lightning-utilities", "obstore", "tifffile")
+from benchmarks.corpus import corpus_bytes
+
+ROOT = Path(__file__).parents[1]
 
 DATATROVE = """
 import sys
@@ -84,19 +87,131 @@ if __name__ == "__main__":
 """
 
 
-def install(environment: Path) -> Path:
-    """The interpreter of the peers' environment."""
-    python = environment / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a peer is told. corpus: Parquet. lines: the same as one JSON lines file; gzipped: as several, gzipped."""
+
+    corpus: Path
+    lines: Path
+    gzipped: Path
+    tokenizer: Path
+    out: Path
+    eos: str
+    workers: int
+    scratch: Path
+
+    def script(self, name: str, source: str, python: Path) -> list[str]:
+        path = self.scratch / f"{name}_run.py"
+        path.write_text(source)
+        files = str(len(list(self.corpus.glob("*.parquet"))))
+        return [
+            str(python), str(path), str(self.corpus), str(self.tokenizer), str(self.out), self.eos, str(self.workers), files,
+        ]  # fmt: skip
+
+    @property
+    def eos_id(self) -> int:
+        from tokenizers import Tokenizer
+
+        found = Tokenizer.from_file(str(self.tokenizer)).token_to_id(self.eos)
+        assert found is not None, self.eos
+        return int(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    packages: tuple[str, ...]
+    command: Callable[[Run, Path], list[str]]  # the second is the interpreter of its environment
+    without_dependencies: tuple[str, ...] = ()
+
+    def install(self, environment: Path, interpreter: str) -> Path | None:
+        """The environment's own interpreter; None if the packages cannot be had here."""
+        python, done = environment / "bin" / "python", environment / "installed"
+        if done.exists():
+            return python
+        subprocess.run([interpreter, "-m", "venv", "--clear", str(environment)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *PACKAGES], check=True)
-        subprocess.run([*pip, "--no-deps", *WITHOUT_DEPENDENCIES], check=True)
-    return python
+        try:
+            subprocess.run([*pip, *self.packages], check=True, stderr=subprocess.DEVNULL)
+            if self.without_dependencies:
+                subprocess.run(
+                    [*pip, "--no-deps", *self.without_dependencies], check=True, stderr=subprocess.DEVNULL
+                )
+        except subprocess.CalledProcessError:
+            return None
+        done.touch()
+        return python
 
 
-def seconds(command: list[str], out: Path) -> float:
-    shutil.rmtree(out, ignore_errors=True)
+def _dolma(run: Run, python: Path) -> list[str]:
+    # Its version of tokenizers knows only the older spelling of merges.
+    value = json.loads(run.tokenizer.read_bytes())
+    value["model"]["merges"] = [m if isinstance(m, str) else " ".join(m) for m in value["model"]["merges"]]
+    tokenizer = run.scratch / "older.json"
+    tokenizer.write_text(json.dumps(value, ensure_ascii=False))
+    return [
+        str(python.with_name("dolma")), "tokens", "--documents", f"{run.gzipped}/*.jsonl.gz", "--destination", str(run.out),
+        "--tokenizer.name_or_path", str(tokenizer), "--tokenizer.eos_token_id", str(run.eos_id),
+        "--tokenizer.pad_token_id", str(run.eos_id), "--dtype", "uint32", "--processes", str(run.workers),
+    ]  # fmt: skip
+
+
+def _megatron(checkout: Path) -> Callable[[Run, Path], list[str]]:
+    def command(run: Run, python: Path) -> list[str]:
+        model = run.scratch / "hf"
+        model.mkdir(exist_ok=True)
+        shutil.copy(run.tokenizer, model / "tokenizer.json")
+        kind = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": run.eos}
+        (model / "tokenizer_config.json").write_text(json.dumps(kind))
+        run.out.mkdir()
+        return [
+            str(python), str(checkout / "tools" / "preprocess_data.py"), "--input", str(run.lines), "--output-prefix",
+            str(run.out / "tokens"), "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", str(model), "--append-eod",
+            "--workers", str(run.workers),
+        ]  # fmt: skip
+
+    return command
+
+
+def peers(megatron: Path | None) -> dict[str, Peer]:
+    torch = "torch==2.13.0"  # by pip, which takes the build for the CPU
+    found = {
+        "datatrove": Peer(
+            packages=(
+                "datatrove==0.10.1",
+                "tokenizers>=0.23,<0.24",
+                "pyarrow",
+                "orjson",
+                "boto3",
+                "requests",
+            ),
+            command=lambda run, python: run.script("datatrove", DATATROVE, python),
+        ),
+        "litdata": Peer(
+            packages=(torch, "tokenizers>=0.23,<0.24", "pyarrow", "boto3", "requests", "numpy", "filelock"),
+            without_dependencies=("litdata==0.2.76", "lightning-utilities", "obstore", "tifffile"),
+            command=lambda run, python: run.script("litdata", LITDATA, python),
+        ),
+        # With what its dependencies come to: pip looks for that for a quarter of an hour.
+        "dolma": Peer(
+            packages=("dolma==1.2.1", "boto3==1.28.17", "s3fs==2023.6.0", "tokenizers==0.19.1"),
+            command=_dolma,
+        ),
+    }
+    if megatron is not None:
+        packages = (torch, "transformers<5", "numpy", "einops", "packaging", "regex", "triton")
+        found["megatron"] = Peer(packages=packages, command=_megatron(megatron.resolve()))
+    return found
+
+
+def _headrace(run: Run, backend: str, corpus: Path) -> list[str]:
+    return [
+        sys.executable, "-m", "headrace", "tokenize", "--out", str(run.out), "--tokenizer", str(run.tokenizer), "--eos", run.eos,
+        "--workers", str(run.workers), "--progress", "none", "--tokenizer-backend", backend, str(corpus),
+    ]  # fmt: skip
+
+
+def seconds(command: list[str], out: Path) -> float | str:
+    """How long it took, or the end of what it said when it failed."""
     begun = time.perf_counter()
     done = subprocess.run(
         command,
@@ -107,52 +222,94 @@ def seconds(command: list[str], out: Path) -> float:
         env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
     )
     spent = time.perf_counter() - begun
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)[:200]}\n{done.stderr[-2000:]}")
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    assert size > 0, command
-    return spent
+    written = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return spent if done.returncode == 0 and written > 0 else done.stderr[-1500:] or "it wrote nothing"
+
+
+def write_json_lines(corpus: Path, lines: Path, gzipped: Path) -> None:
+    gzipped.mkdir()
+    with lines.open("w") as whole:
+        for path in sorted(corpus.glob("*.parquet")):
+            table = pq.read_table(path, columns=["text", "id"])
+            documents = [json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()]
+            whole.writelines(documents)
+            with gzip.open(gzipped / f"{path.stem}.jsonl.gz", "wt", compresslevel=1) as file:
+                file.writelines(documents)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--env", type=Path, required=True)
+    parser.add_argument("--envs", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True, help="a tokenizer.json")
     parser.add_argument(
-        "--corpus", type=Path, required=True, help="a directory of Parquet with columns text and id"
+        "--corpus",
+        type=Path,
+        required=True,
+        help="Parquet with columns text and id (benchmarks.corpus writes it)",
     )
+    parser.add_argument("--large", type=Path, help="a larger corpus, for headrace alone")
+    parser.add_argument("--megatron", type=Path, help="a checkout of NVIDIA/Megatron-LM")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="what their environments are made with; Megatron asks for 3.12",
+    )
+    parser.add_argument("--only", nargs="*", default=[], metavar="PEER")
     parser.add_argument("--eos", default="<|endoftext|>")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    python = str(install(args.env))
-    corpus, tokenizer = str(args.corpus.resolve()), str(args.tokenizer.resolve())
-    files = str(len(list(args.corpus.glob("*.parquet"))))
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "out"
-        tail = [corpus, tokenizer, str(out), args.eos, str(args.workers), files]
-        commands: dict[str, list[str]] = {}
-        for name, source in (("datatrove", DATATROVE), ("litdata", LITDATA)):
-            script = Path(scratch) / f"{name}_run.py"
-            script.write_text(source)
-            commands[name] = [python, str(script), *tail]
-        ours = [
-            sys.executable, "-m", "headrace", "tokenize", "--out", str(out), "--tokenizer", tokenizer, "--eos", args.eos,
-            "--workers", str(args.workers), "--progress", "none", "--shard-bytes", "8M",
-        ]  # fmt: skip
-        commands["headrace"] = [*ours, corpus]
-        commands["headrace, reference"] = [*ours, "--tokenizer-backend", "reference", corpus]
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        run = Run(
+            corpus=args.corpus.resolve(),
+            lines=scratch / "lines.jsonl",
+            gzipped=scratch / "gzipped",
+            tokenizer=args.tokenizer.resolve(),
+            out=scratch / "out",
+            eos=args.eos,
+            workers=args.workers,
+            scratch=scratch,
+        )
+        write_json_lines(run.corpus, run.lines, run.gzipped)
+        commands: dict[str, Callable[[], list[str]]] = {}
+        for name, peer in peers(args.megatron).items():
+            if args.only and name not in args.only:
+                continue
+            python = peer.install(args.envs.resolve() / name, args.python)
+            if python is None:
+                print(f"{name}: its packages cannot be installed here")
+            else:
+                commands[name] = lambda peer=peer, python=python: peer.command(run, python)  # type: ignore[misc]
+        commands["headrace, reference"] = lambda: _headrace(run, "reference", run.corpus)
+        commands["headrace"] = lambda: _headrace(run, "auto", run.corpus)
+        if args.large is not None:
+            commands["headrace, large"] = lambda: _headrace(run, "auto", args.large.resolve())
+        small = corpus_bytes(run.corpus) / 1e6
+        megabytes = dict.fromkeys(commands, small)
+        if args.large is not None:
+            megabytes["headrace, large"] = corpus_bytes(args.large) / 1e6
         found: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(args.repeats):
             for name, command in commands.items():
-                found[name].append(corpus_bytes(args.corpus) / 1e6 / seconds(command, out))
-    print(
-        f"{corpus_bytes(args.corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}, MB/s"
-    )
+                shutil.rmtree(run.out, ignore_errors=True)
+                took = seconds(command(), run.out)
+                if isinstance(took, str):
+                    print(f"{name}: failed\n{took}", flush=True)
+                else:
+                    found[name].append(megabytes[name] / took)
+                    print(f"{name}: {took:.1f} s", flush=True)
+    print(f"{args.workers} workers, medians of {args.repeats}")
+    fastest = statistics.median(found["headrace"])
     for name, rates in found.items():
-        print(f"  {name:<20} {statistics.median(rates):7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
+        if rates:
+            rate = statistics.median(rates)
+            print(
+                f"  {name:<20} {megabytes[name]:6.0f} MB {rate:8.1f} MB/s   ({min(rates):.1f} to {max(rates):.1f})"
+                f"   headrace is {fastest / rate:.1f} times as fast"
+            )
 
 
 if __name__ == "__main__":

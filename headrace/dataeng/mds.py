@@ -74,16 +74,14 @@ def encode_shard(tokens: Tokens | Sequence[Tokens], lengths: Lengths, shard_byte
         lengths: int64 [documents], each at least 1.
         shard_bytes: what the caller aimed at; recorded in the shard, not enforced here.
     """
-    return shard_buffer(tokens, lengths, shard_bytes).tobytes()
+    parts = [tokens] if isinstance(tokens, np.ndarray) else list(tokens)
+    return shard_buffer(parts, lengths, shard_bytes).tobytes()
 
 
-def shard_buffer(
-    tokens: Tokens | Sequence[Tokens], lengths: Lengths, shard_bytes: int
-) -> npt.NDArray[np.uint8]:
-    """`encode_shard`, without a copy at the end."""
+def shard_buffer(parts: list[Tokens], lengths: Lengths, shard_bytes: int) -> npt.NDArray[np.uint8]:
+    """`encode_shard`, without a copy at the end, of `parts` that it lets go of one by one: they are as large as the shard."""
     from headrace.kernels.pack import write_samples
 
-    parts = [tokens] if isinstance(tokens, np.ndarray) else list(tokens)
     num_documents = len(lengths)
     if num_documents == 0 or int(lengths.min()) < 1 or int(lengths.sum()) != sum(map(len, parts)):
         raise ValueError(
@@ -105,7 +103,9 @@ def shard_buffer(
 
     ends = np.cumsum(lengths)
     at, first, seen = int(offsets[0]), 0, 0
-    for part in parts:
+    parts.reverse()
+    while parts:
+        part = parts.pop()
         seen += len(part)
         last = int(np.searchsorted(ends, seen, side="left")) + 1
         little_endian = np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8)

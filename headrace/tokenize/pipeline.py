@@ -32,6 +32,7 @@ from headrace.tokenize.executors.base import Done
 from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
+from headrace.tokenize.heap import return_freed_memory
 from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish
 from headrace.tokenize.software import software
@@ -203,6 +204,7 @@ def _read(
     tokenizer_bytes = _definition(tokenizer, config.tokenizer_recipe, parent)
     named = TOKENIZER if tokenizer is None else redact(tokenizer)
     identity = identify(tokenizer_bytes, named, bos=config.bos, eos=config.eos)
+    return_freed_memory()  # this process will wait for others as long as the job takes
     found = discover(
         places,
         text_column=config.text_column,

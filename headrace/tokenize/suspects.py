@@ -66,7 +66,7 @@ class Suspects:
             whole[end - length * dtype.itemsize : end].view(dtype)
             for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)
         ]
-        if sha256_hex(mds.shard_buffer(parts, lengths, shard_bytes).data) == row.raw_sha256:
+        if sha256_hex(mds.shard_buffer(list(parts), lengths, shard_bytes).data) == row.raw_sha256:
             return Found(
                 [],
                 "all tokens are as they were: what differs is the table of offsets or the heads of samples",

@@ -14,6 +14,7 @@ from headrace.tokenize.backends import Fast, fast_backend
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.filters.chain import Chain
 from headrace.tokenize.filters.prepare import Prepared
+from headrace.tokenize.heap import keep_heap_small, return_freed_memory
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.tokenizers import Encoder, load
 
@@ -39,6 +40,7 @@ class Tools:
     """Made by each process of its context; what not every pass needs is made when it is first asked for."""
 
     def __init__(self, context: Context) -> None:
+        keep_heap_small()
         self.context = context
         self.journal = Journal(context.store)
         self._notes: list[str] = []
@@ -53,6 +55,7 @@ class Tools:
         tokenizer = load(self.context.tokenizer, "tokenizer.json")
         encoder = Encoder(tokenizer, self.context.identity, self.context.dtype)
         gc.freeze()  # what is loaded by now stays: no collection need look at it again
+        return_freed_memory()
         return encoder
 
     @cached_property
@@ -66,6 +69,7 @@ class Tools:
         if not self.context.fast_tokenizer:
             return None
         found = fast_backend(self.context.tokenizer, self.encoder.reference)
+        return_freed_memory()
         if isinstance(found, Fast):
             return found
         self.note(f"{found.reason}; tokenizers encodes all files")

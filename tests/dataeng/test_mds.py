@@ -140,3 +140,12 @@ def test_the_index_has_what_a_reader_needs_and_no_directories() -> None:
         "bytes": 5,
         "hashes": {"sha256": "00"},
     }
+
+
+def test_packing_lets_go_of_its_parts() -> None:
+    parts = [np.arange(3, dtype=np.uint16), np.arange(5, dtype=np.uint16)]
+    lengths = np.array([3, 2, 3], np.int64)
+    expected = mds.encode_shard(parts, lengths, 1 << 16)
+    assert len(parts) == 2
+    assert mds.shard_buffer(parts, lengths, 1 << 16).tobytes() == expected
+    assert not parts
