@@ -16,6 +16,8 @@ from headrace.errors import HeadraceError
 VERBS: Final = {
     "tokenize": "turn files of documents into shards of tokens, with lineage and a manifest",
     "launch": "write a SLURM or Kubernetes job file for a tokenization in shares",
+    "adopt": "make a dataset of token files of other tools: MDS, Megatron, datatrove, NumPy",
+    "export": "write a dataset as token files of another tool: Megatron",
     "verify": "check every byte, count and name of a dataset against its manifest",
     "merge": "join datasets of one tokenizer into a new one that needs none of them",
     "filter": "take documents out of a dataset by their lineage: a new version, the old one can still be verified",

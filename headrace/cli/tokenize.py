@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
-import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.filter_options import add_filter_arguments, filter_config
+from headrace.cli.interruption import TerminatedError, sigterm_raises, tell_stopped
+from headrace.cli.quantities import byte_count
 
 if TYPE_CHECKING:
     from headrace.tokenize.config import TokenizeConfig
@@ -43,11 +42,6 @@ _CONFIG = (
     "text_column", "id_column", "documents", "tfrecord_payload", "bos", "eos", "shard_bytes", "compression",
     "max_document_bytes", "tokenizer_recipe",
 )  # fmt: skip
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM: like Ctrl-C, but with its own exit code."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bos", metavar="none|TOKEN", help="token before each document (default: none)")
     parser.add_argument(
         "--shard-bytes",
-        type=_bytes,
+        type=byte_count,
         metavar="N",
         help="most bytes in a shard (default: 64M); a corpus below some GB has smaller ones, so that all cores have work",
     )
     parser.add_argument("--compression", metavar="none|zstd[:LEVEL]", help="of shards (default: none)")
     parser.add_argument(
         "--max-document-bytes",
-        type=_bytes,
+        type=byte_count,
         metavar="N",
         help="reject longer texts (default: 16M)",
     )
@@ -203,19 +197,17 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     job = (places, args.tokenizer, out, config, execution)
-    before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        if args.shard_of is not None:
-            told = tokenize_share(*job, share=Share.parse(args.shard_of), onto=onto)
-            tell_share(told, args.shard_of, as_json=args.json)
-            return 0
-        outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
-    except (KeyboardInterrupt, _TerminatedError) as error:
+        with sigterm_raises():
+            if args.shard_of is not None:
+                told = tokenize_share(*job, share=Share.parse(args.shard_of), onto=onto)
+                tell_share(told, args.shard_of, as_json=args.json)
+                return 0
+            outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
+    except (KeyboardInterrupt, TerminatedError) as error:
         show.close()
-        print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)
-        return 130 if isinstance(error, KeyboardInterrupt) else 143
+        return tell_stopped(error)
     finally:
-        signal.signal(signal.SIGTERM, before)
         show.close()
     tell_outcome(outcome, out, as_json=args.json)
     show.summary()
@@ -226,14 +218,3 @@ def _config_onto(out: str, given: dict[str, Any]) -> TokenizeConfig:
     from headrace.tokenize.append import config_onto, open_newest
 
     return config_onto(open_newest(out).manifest, given)
-
-
-def _on_sigterm(_number: int, _frame: Any) -> None:
-    raise _TerminatedError
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", text.strip().lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of bytes such as 67108864 or 64M")
-    return int(match[1]) * _UNITS[match[2]]

@@ -116,11 +116,9 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-def made_by(version: DatasetManifest, identity: Mapping[str, Any], *, onto: bool) -> bool:
-    """Whether this version is what the job with this identity publishes."""
-    return not differences(identity_of(version), dict(identity)) and version.change["kind"] == (
-        "append" if onto else "tokenize"
-    )
+def made_by(version: DatasetManifest, identity: Mapping[str, Any], kind: str) -> bool:
+    """Whether this version is what the job of this kind with this identity publishes."""
+    return version.change["kind"] == kind and not differences(identity_of(version), dict(identity))
 
 
 def identity_of(version: DatasetManifest) -> dict[str, Any]:

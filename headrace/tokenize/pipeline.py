@@ -10,9 +10,9 @@ records say, does the others, and publishes the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.dataeng.cores import num_cores
 from headrace.dataeng.dataset import Dataset
@@ -28,7 +28,7 @@ from headrace.tokenize.append import identity_of, made_by, open_newest, require_
 from headrace.tokenize.claim import ONTO, claim, claim_new, only_job_in
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
 from headrace.tokenize.definition import to_definition
-from headrace.tokenize.executors.base import Done
+from headrace.tokenize.executors.base import Done, Task
 from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
@@ -42,6 +42,9 @@ from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
 from headrace.tokenize.units import Unit, plan_units, unit_bytes
 from headrace.tokenize.worker import TokenizeUnit
+
+# Makes the task of a unit from `unit`, `sources` (the files it reads) and `earlier` (a record of it, or None).
+TaskOf: TypeAlias = Callable[..., Task]
 
 _MAX_SLICE_BYTES = 4 << 20
 # Less text than this a process is encoded by the reference before a fast backend is even loaded.
@@ -93,12 +96,21 @@ def tokenize(
         BudgetError: nothing to publish, or too many rejects; finished units are kept.
         WorkerError: a worker died; finished units are kept.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    return carry_out(*_read(places, tokenizer, out, config, execution, onto), execution)
+
+
+def carry_out(
+    store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf = TokenizeUnit
+) -> Outcome:
+    """Does the units that no earlier run has done, and publishes. Raises as `tokenize`.
+
+    task: what is done to a unit; the record that it returns and stores is what is published.
+    """
     with only_job_in(store):
         finished = _finished(store, job)
         if finished is not None:
             return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-        return _publish(store, job, found, execution)
+        return _publish(store, job, found, execution, task)
 
 
 def tokenize_share(
@@ -154,10 +166,12 @@ def finish_shares(
         return _publish(store, job, found, execution)
 
 
-def _publish(store: Store, job: Job, found: Discovered, execution: Execution) -> Outcome:
+def _publish(
+    store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf = TokenizeUnit
+) -> Outcome:
     units = _units(job)
     try:
-        records, notes = _run_units(store, job, found.columns, execution, units)
+        records, notes = _run_units(store, job, found.columns, execution, units, task)
         manifest = publish(store, job, records, execution.max_rejects)
     except FileNotFoundError:
         # On an object store nobody is locked out: the same command, started twice, has published and cleaned up.
@@ -293,7 +307,7 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
         head = read_head(store)
         version = head
         for version in history(store, head):
-            if made_by(version, wanted, onto=job.parent is not None):
+            if made_by(version, wanted, job.kind):
                 if version is head and not among_shares:
                     tidy_up(store)
                 return version
@@ -327,14 +341,13 @@ def _run_units(
     columns: Columns,
     execution: Execution,
     units: Sequence[Unit],
+    task: TaskOf = TokenizeUnit,
     *,
     among_shares: bool = False,
 ) -> tuple[list[UnitRecord], tuple[str, ...]]:
     """The record of every unit, and what the workers had to tell, each thing once."""
     earlier = Journal(store).records()
-    tasks = [
-        TokenizeUnit(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units
-    ]
+    tasks = [task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
     context = Context(
         store=store,
         tokenizer=job.tokenizer,

@@ -47,6 +47,12 @@ class Job:
     inputs: dict[str, Any]
     software: dict[str, str]
     parent: Dataset | None = None  # the version to which the sources are added
+    begins_as: str = "tokenize"  # `change.kind` of a version without a parent
+
+    @property
+    def kind(self) -> str:
+        """`change.kind` of the version that it publishes."""
+        return self.begins_as if self.parent is None else "append"
 
 
 def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: float) -> DatasetManifest:
@@ -69,11 +75,11 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     table = ShardTable.from_rows(shard for record in records for shard in record.shards)
     sources, rejected = _source_table(job.sources, records), _reject_table(store, records)
     parent: DatasetManifest | None = None
-    change: dict[str, Any] = {"kind": "tokenize"}
+    change: dict[str, Any] = {"kind": job.kind}
     config, inputs = job.resolved, job.inputs
     if job.parent is not None:
         parent = job.parent.manifest
-        config, change = parent.config, {"kind": "append", "inputs": job.inputs, "config": job.resolved}
+        config, change = parent.config, {"kind": job.kind, "inputs": job.inputs, "config": job.resolved}
         table = ShardTable.concatenate([job.parent.shards, table])
         sources = pa.concat_tables([read_table(job.parent.read(SOURCES)), sources])
         inputs = inputs_of(listing_of(sources))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from headrace.cli.tokenize import _bytes
 from tests.tokenize.jobs import write_parquet, write_tfrecord, write_tokenizer
 
 
@@ -106,17 +104,3 @@ def test_a_file_where_the_dataset_should_be_is_a_message(
     (tmp_path / "out").write_text("a file")
     assert tokenize(inputs, tmp_path / "out", str(inputs / "corpus")) == 2
     assert "a file is there; give a directory" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("1000", 1000), ("4k", 4096), ("64M", 64 << 20), ("1 GiB", 1 << 30), ("2MB", 2 << 20)],
-)
-def test_sizes_may_have_units(text: str, number: int) -> None:
-    assert _bytes(text) == number
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1.5M", "M", "4T"])
-def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        _bytes(text)
