@@ -81,7 +81,7 @@ def test_separators_are_not_for_a_matrix(tmp_path: Path) -> None:
 def llmc(tokens: Any, magic: int, version: int, count: int | None = None) -> bytes:
     head = np.zeros(256, "<i4")
     head[:3] = magic, version, len(tokens) if count is None else count
-    return head.tobytes() + tokens.tobytes()
+    return head.tobytes() + bytes(tokens.tobytes())
 
 
 @pytest.mark.parametrize(("dtype", "magic", "version"), [("<u2", 20240520, 1), ("<u4", 20240801, 7)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headrace.convert import arrays, flat
 from headrace.convert.flat import Borders, Every, Separated
 from headrace.convert.token_file import Documents
+from headrace.dataeng.sources.base import Slice
 from tests.convert.readers import read_all
 
 runs = st.lists(st.integers(0, 3), min_size=1, max_size=40)
@@ -48,7 +49,7 @@ def test_a_run_is_split_at_separators_however_it_is_sliced(
     assert [d for part in file.source.slices for d in documents(file, part)] == split(run, before=before)
 
 
-def documents(file: flat.FlatFile, part: flat.Slice) -> list[list[int]]:
+def documents(file: flat.FlatFile, part: Slice) -> list[list[int]]:
     found = []
     for some in file.read(part):
         assert some.byte_offsets is not None

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from headrace.convert import mosaic
+from headrace.convert.mosaic_shard import MosaicShard
 from headrace.errors import DamageError, HeadraceError, InputError, UsageError
 from tests.convert.files import documents_of, lineage_of, take_in
 from tests.convert.readers import read_all
@@ -71,7 +72,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def opened(path: Path, **given: Any) -> list[mosaic.MosaicShard]:
+def opened(path: Path, **given: Any) -> list[MosaicShard]:
     return list(mosaic.open_dataset(str(path), 0, **{"column": None, "dtype": None, **given}))
 
 
