@@ -135,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         metavar="N",
-        help="processes (default: one a core, of the whole cluster with ray)",
+        help="processes (default: one a core and 128 MiB of text, each with threads for the rest; with ray one a core of the cluster)",
     )
     parser.add_argument(
         "--max-rejects",

@@ -129,6 +129,11 @@ class Refused:
 
 def fast_backend(data: bytes, reference: Reference) -> Fast | Refused:
     """The fast backend for a tokenizer file if it is installed, supports the file and passes the torture set."""
+    return checked(load_fast(data), reference)
+
+
+def load_fast(data: bytes) -> Fast | Refused:
+    """The fast backend, not to be used before it is `checked`. Most of its time is spent outside the interpreter's lock."""
     try:
         import fastokens  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -136,13 +141,19 @@ def fast_backend(data: bytes, reference: Reference) -> Fast | Refused:
             "fastokens is not installed; pip install 'headrace[fast]' makes this several times faster"
         )
     try:
-        fast = Fast(_loaded(fastokens.Tokenizer.from_json_str, data))
-        with _one_thread():
-            fast.encode(["starts the library's threads"] * 2)
+        return Fast(_loaded(fastokens.Tokenizer.from_json_str, data))
     except BackendError as error:
         return Refused(f"fastokens does not support this tokenizer ({str(error)[:100]})")
+
+
+def checked(fast: Fast | Refused, reference: Reference) -> Fast | Refused:
+    """Holds a fast backend to the torture set, once it has started its threads."""
+    if isinstance(fast, Refused):
+        return fast
     texts = torture_set(added_tokens(reference))
     try:
+        with _one_thread():
+            fast.encode(["starts the library's threads"] * 2)
         found = fast.encode(texts)
     except Disagreement as error:
         return Refused(str(error))

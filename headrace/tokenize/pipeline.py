@@ -47,7 +47,9 @@ from headrace.tokenize.worker import TokenizeUnit
 TaskOf: TypeAlias = Callable[..., Task]
 
 _MAX_SLICE_BYTES = 4 << 20
-# Less text than this a process is encoded by the reference before a fast backend is even loaded.
+# Less text than this a thread is encoded by the reference before a fast backend is even loaded. More threads than a few wait
+# for each other: the reference makes Python lists.
+_MOST_THREADS = 8
 _WORTH_LOADING_BYTES = 4 << 20
 
 
@@ -347,6 +349,7 @@ def _run_units(
 ) -> tuple[list[UnitRecord], tuple[str, ...]]:
     """The record of every unit, and what the workers had to tell, each thing once."""
     earlier = Journal(store).records()
+    text_bytes = sum(unit.text_bytes for unit in units)
     tasks = [task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
     context = Context(
         store=store,
@@ -357,7 +360,7 @@ def _run_units(
         dtype=job.dtype,
         quarantine_damage=execution.quarantine_damage,
         filters=job.filters,
-        fast_tokenizer=_wants_fast(units, execution),
+        fast_tokenizer=_wants_fast(text_bytes, execution),
         exact_check_full=execution.exact_check == "full",
     )
     tracker = Tracker(units, execution.on_progress)
@@ -368,7 +371,7 @@ def _run_units(
     try:
         with (
             Stop(execution.on_stop) as stop,
-            open_executor(execution, context, len(tasks)) as executor,
+            open_executor(execution, context, len(tasks), text_bytes) as executor,
         ):
             for unit, report in executor.run(tasks, stop):
                 if isinstance(report, Done):
@@ -385,10 +388,9 @@ def _run_units(
     return records, tuple(notes)
 
 
-def _wants_fast(units: Sequence[Unit], execution: Execution) -> bool:
+def _wants_fast(text_bytes: int, execution: Execution) -> bool:
     if execution.tokenizer_backend == "auto":
-        num_workers = min(execution.workers or num_cores(), len(units))
-        return sum(unit.text_bytes for unit in units) >= _WORTH_LOADING_BYTES * num_workers
+        return text_bytes >= _WORTH_LOADING_BYTES * min(num_cores(), _MOST_THREADS)
     return execution.tokenizer_backend == "fast"
 
 

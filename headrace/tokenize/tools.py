@@ -10,7 +10,7 @@ from functools import cached_property
 from headrace.dataeng.sources.base import Columns
 from headrace.dataeng.storage import Store
 from headrace.manifests.dataset import TokenizerId
-from headrace.tokenize.backends import Fast, fast_backend
+from headrace.tokenize.backends import Fast, Refused, checked, load_fast
 from headrace.tokenize.config import TokenizeConfig
 from headrace.tokenize.filters.chain import Chain
 from headrace.tokenize.filters.prepare import Prepared
@@ -50,30 +50,35 @@ class Tools:
         """The job's filters."""
         return self.context.filters.chain()
 
-    @cached_property
+    @property
     def encoder(self) -> Encoder:
-        tokenizer = load(self.context.tokenizer, "tokenizer.json")
-        encoder = Encoder(tokenizer, self.context.identity, self.context.dtype)
+        return self._tokenizers[0]
+
+    @property
+    def fast(self) -> Fast | None:
+        """The fast tokenizer, if the job wants one and there is one for it; a note says why not."""
+        return self._tokenizers[1]
+
+    @cached_property
+    def _tokenizers(self) -> tuple[Encoder, Fast | None]:
+        """Both, loaded at the same time."""
+        context = self.context
+        with ThreadPoolExecutor(max_workers=1) as aside:
+            loading = aside.submit(load_fast, context.tokenizer) if context.fast_tokenizer else None
+            encoder = Encoder(load(context.tokenizer, "tokenizer.json"), context.identity, context.dtype)
+            encoder.encode([])  # compiles or loads the kernel meanwhile
+            found = None if loading is None else checked(loading.result(), encoder.reference)
+        if isinstance(found, Refused):
+            self.note(f"{found.reason}; tokenizers encodes all files")
+            found = None
         gc.freeze()  # what is loaded by now stays: no collection need look at it again
         return_freed_memory()
-        return encoder
+        return encoder, found
 
     @cached_property
     def pool(self) -> ThreadPoolExecutor:
         """The threads that encode. They last, because the fast tokenizer keeps what it knows of words by thread."""
         return ThreadPoolExecutor(max_workers=self.context.threads, thread_name_prefix="encode")
-
-    @cached_property
-    def fast(self) -> Fast | None:
-        """The fast tokenizer, if the job wants one and there is one for it; a note says why not."""
-        if not self.context.fast_tokenizer:
-            return None
-        found = fast_backend(self.context.tokenizer, self.encoder.reference)
-        return_freed_memory()
-        if isinstance(found, Fast):
-            return found
-        self.note(f"{found.reason}; tokenizers encodes all files")
-        return None
 
     def note(self, text: str) -> None:
         """Something to tell people with the next result."""

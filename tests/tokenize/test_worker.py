@@ -222,7 +222,7 @@ def test_a_file_on_which_the_fast_backend_differs_is_encoded_by_the_definition_a
     """The other file of the unit keeps the fast backend, which is seen by its ids: here they are wrong on purpose."""
     write_parquet(tmp_path / "a.parquet", ["wrong from the first document on", "x"])
     write_parquet(tmp_path / "b.parquet", ["y", "z"])
-    monkeypatch.setattr(tools, "fast_backend", lambda _data, reference: Liar(reference))
+    monkeypatch.setattr(tools, "checked", lambda _fast, reference: Liar(reference))
     notes: list[str] = []
     sources = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     record = run_unit(sources, tmp_path / "out", tokenizer_file, fast_tokenizer=True, notes=notes)
