@@ -127,7 +127,10 @@ class Remote:
 
         if self.attempt(name, put):
             return True
-        return self.size(path, name) == len(data) and self.read(path, name, 0, len(data)) == data
+        try:
+            return self.size(path, name) == len(data) and self.read(path, name, 0, len(data)) == data
+        except FileNotFoundError:  # another's, who has removed it in this moment
+            return False
 
     def replace(self, path: str, name: str, data: bytes, expected: bytes) -> bool:
         """Stores `data` if `expected` is there; whether `data` is there now. Raises FileNotFoundError."""

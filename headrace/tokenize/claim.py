@@ -8,33 +8,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
+from headrace.dataeng.versions import archived, read_head
 from headrace.errors import IncompleteError, MismatchError
 from headrace.manifests.dataset import DatasetManifest
 from headrace.tokenize.journal import Journal, differences, require_same_job
+from headrace.tokenize.publish import sweep, units_of
 
 ONTO = "onto"  # in a job's identity: the version that it changes
 
 
-def claim(store: Store, head: DatasetManifest, identity: dict[str, Any]) -> None:
-    """Begins or continues the job with this identity, which changes the version `head`.
+def claim(dataset: Dataset, identity: dict[str, Any]) -> None:
+    """Begins or continues the job with this identity, which changes `dataset`, the newest version.
 
     Raises:
         MismatchError: another change is unfinished.
+        IncompleteError: the dataset has just been changed.
     """
+    store, head = dataset.store, dataset.manifest
     assert identity[ONTO] == head.hash
     journal = Journal(store)
     begun = journal.job()
-    if begun is not None and begun.get(ONTO) != head.hash:
-        journal.remove()  # it was published, and its process was killed before it could tidy up
-        begun = None
+    _require_newest(store, head)  # after the look at the journal: a job of a later version cannot be in it
     if begun is None:
         journal.begin(identity)
-        begun = journal.job() or identity  # another may have begun at the same moment
+    elif begun.get(ONTO) != head.hash:
+        # It was published, and its process was killed before it could tidy up.
+        parent = None if head.parent is None else archived(store, head.parent)
+        sweep(store, set(dataset.shards.names()), units_of(head, parent))
+        journal.take_over(begun, identity)
+    begun = journal.job() or identity  # another may have begun at the same moment
     if told := differences(begun, identity):
         raise MismatchError(
             f"{store.describe()}: another change of this dataset is unfinished; nothing was changed. It differs in\n{told}\n"
             "Run the command that began it to finish it, or give it up with `headrace versions --abandon`"
+        )
+    try:
+        _require_newest(store, head)  # and from here on it stays so: who changes it has to be in the journal
+    except IncompleteError:
+        journal.remove()
+        raise
+
+
+def _require_newest(store: Store, head: DatasetManifest) -> None:
+    if read_head(store).hash != head.hash:
+        raise IncompleteError(
+            f"{store.describe()}: another process has just changed this dataset; run the command again to begin from what is "
+            "there now"
         )
 
 

@@ -70,13 +70,22 @@ class Journal:
 
     def job(self) -> dict[str, Any] | None:
         """The identity of the job that was begun here, or None."""
-        if not self._store.exists(JOB):
+        try:
+            data = self._store.read(JOB)
+        except FileNotFoundError:
             return None
-        return parse_json_object(self._store.read(JOB), self._store.describe(JOB))
+        return parse_json_object(data, self._store.describe(JOB))
 
     def begin(self, identity: dict[str, Any]) -> None:
         """Records the identity, unless another job has begun here in this moment: `job` says whose it is."""
         self._store.create(JOB, pretty_json(identity))
+
+    def take_over(self, stale: dict[str, Any], identity: dict[str, Any]) -> None:
+        """Puts `identity` in the place of a job that is over; of several who do, one succeeds: `job` says who."""
+        if self._store.replace(JOB, pretty_json(identity), expected=pretty_json(stale)):
+            for name in self._store.list(DIRECTORY):
+                if name != JOB:
+                    self._store.remove(name)
 
     def write(self, record: UnitRecord) -> None:
         body = asdict(record)

@@ -318,7 +318,7 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
             raise MismatchError(
                 f"{where} holds a dataset that was made by {version.change['kind']}; give another --out"
             )
-        _begin_append(store, head, job, wanted)
+        _begin_append(head, job, wanted)
         if not among_shares:
             store.clean_temporaries()
         return None
@@ -326,15 +326,11 @@ def _finished(store: Store, job: Job, *, among_shares: bool = False) -> DatasetM
     return None
 
 
-def _begin_append(store: Store, head: DatasetManifest, job: Job, identity: dict[str, Any]) -> None:
+def _begin_append(head: DatasetManifest, job: Job, identity: dict[str, Any]) -> None:
     assert job.parent is not None
-    if head.hash != job.parent.manifest.hash:
-        raise IncompleteError(
-            f"{store.describe()}: another process has just changed this dataset; run the command again to add to what is "
-            "there now"
-        )
-    require_fitting(job.parent, job)
-    claim(store, head, {**identity, ONTO: head.hash})
+    if head.hash == job.parent.manifest.hash:  # else `claim` says that it has changed
+        require_fitting(job.parent, job)
+    claim(job.parent, {**identity, ONTO: job.parent.manifest.hash})
 
 
 def _run_units(
