@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import triton
 
-from benchmarks.kernels import moe
+from benchmarks.kernels import loss, moe
 
 
 def main() -> None:
@@ -28,8 +28,11 @@ def main() -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     say(f"{today}, {torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
     moe.check(say)
+    loss.check(say)
     for name in args.shapes:
         moe.measure(moe.SHAPES[name], say, peers=not args.no_peers)
+    torch.cuda.empty_cache()
+    loss.measure(say, peers=not args.no_peers)
     if args.result is not None:
         with args.result.open("a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from headrace.train.model.config import MoEConfig
 from headrace.train.model.router import RouterStats
-
-IGNORED = -100
 
 
 class Loss(NamedTuple):
@@ -21,8 +18,7 @@ class Loss(NamedTuple):
 
 
 def micro_batch_loss(
-    logits_BTV: Tensor,
-    labels_BT: Tensor,
+    cross_entropy: Tensor,
     stats: RouterStats,
     moe: MoEConfig,
     *,
@@ -30,15 +26,12 @@ def micro_batch_loss(
     global_batch_size: int,
     world_size: int,
 ) -> Loss:
-    """This micro-batch's part of the step's loss.
+    """This micro-batch's part of the step's loss. cross_entropy: the sum over its valid labels.
 
     A step's loss is the mean of the cross-entropy over the valid labels of the *global* batch, plus the router losses,
     means over its rows. `valid_labels` is that global count, so parts add up to the whole; the factor `world_size`
     undoes the mean over ranks that `fully_shard` takes of gradients.
     """
-    summed = F.cross_entropy(
-        logits_BTV.flatten(0, 1).float(), labels_BT.flatten(), ignore_index=IGNORED, reduction="sum"
-    )
     routers = moe.balance_loss * stats.balance.sum() + moe.z_loss * stats.z.sum()
-    objective = summed / valid_labels.clamp(min=1) + routers / global_batch_size
-    return Loss(objective * world_size, summed.detach())
+    objective = cross_entropy / valid_labels.clamp(min=1) + routers / global_batch_size
+    return Loss(objective * world_size, cross_entropy.detach())

@@ -11,10 +11,10 @@ from torch.optim import AdamW
 
 from headrace.errors import HeadraceError
 from headrace.train.config import RunConfig
-from headrace.train.loss import IGNORED, micro_batch_loss
+from headrace.train.loss import micro_batch_loss
 from headrace.train.model.documents import Documents, rows
 from headrace.train.model.router import RouterStats
-from headrace.train.model.transformer import Transformer
+from headrace.train.model.transformer import IGNORED, Transformer
 from headrace.train.optimizer import apply_gradients, gradient_norm, learning_rate
 from headrace.train.parallel import World
 
@@ -101,12 +101,11 @@ class Stepper:
                 torch.from_numpy(x[part]).to(device, non_blocking=True) for x in (batch.inputs, batch.labels)
             )
             boundaries = rows(batch.cu_seqlens, part.start, part.stop, length)
-            logits_BTV, stats = self._model(
-                inputs_BT, Documents.of(batch.positions[part], boundaries, device)
+            cross_entropy, stats = self._model(
+                inputs_BT, Documents.of(batch.positions[part], boundaries, device), labels_BT
             )
             objective, summed = micro_batch_loss(
-                logits_BTV,
-                labels_BT,
+                cross_entropy,
                 stats,
                 self._config.model.moe,
                 valid_labels=valid_labels,

@@ -51,9 +51,11 @@ def dtypes_of_a_pass(place: Place, config: RunConfig) -> dict[str, set[torch.dty
             block.moe.router.register_forward_pre_hook(entering_router)
             block.moe.experts.register_forward_pre_hook(entering_experts)
         documents = Documents.of(np.arange(8)[None], np.array([0, 8], np.int32), world.device)
-        logits_BTV, stats = model(torch.zeros(1, 8, dtype=torch.int64), documents)
+        tokens_BT = torch.zeros(1, 8, dtype=torch.int64)
+        cross_entropy, stats = model(tokens_BT, documents, tokens_BT)
         note("router losses", stats.balance, stats.z)
-        (logits_BTV.float().logsumexp(-1).sum() + stats.z.sum()).backward()
+        note("cross-entropy", cross_entropy)
+        (cross_entropy + stats.z.sum()).backward()
         note("gradients", *(p.grad for p in model.parameters() if p.grad is not None))
         note("parameters", *model.parameters())
     return found
@@ -61,7 +63,7 @@ def dtypes_of_a_pass(place: Place, config: RunConfig) -> dict[str, set[torch.dty
 
 def test_activations_and_experts_are_half_and_all_else_is_exact(dataset: Path) -> None:
     config = tiny_config(dataset, dataset.parent / "run", precision="bf16")
-    exact = {"rotation", "gate", "router losses", "gradients", "parameters"}
+    exact = {"rotation", "gate", "router losses", "cross-entropy", "gradients", "parameters"}
     for found in on_ranks(2, dtypes_of_a_pass, config):
         assert found == {
             "activations": {torch.bfloat16},
