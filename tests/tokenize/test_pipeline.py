@@ -67,6 +67,50 @@ def test_law_4_any_number_of_workers_gives_the_same_bytes(
     assert file_hashes(tmp_path / "out") == file_hashes(finished)
 
 
+def test_law_4_one_share_of_one_worker_gives_the_same_bytes(
+    command: CommandLine, finished: Path, tmp_path: Path
+) -> None:
+    """Case A18: the least of every kind of parallelism; success is told only with the dataset there."""
+    out = tmp_path / "out"
+    command.run(out, "--workers", "1", "--shard-of", "0/1")
+    assert not (out / "manifest.json").exists()
+    command.run(out, "--workers", "1", "--finish")
+    assert file_hashes(out) == file_hashes(finished)
+
+
+def test_law_4_more_workers_and_shares_than_units_give_the_same_bytes(
+    command: CommandLine, tmp_path: Path, tokenizer_file: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "the only document"}\n')
+    one = CommandLine(tmp_path / "a.jsonl", tokenizer_file, ())
+    one.run(tmp_path / "out", "--workers", "1")
+    one.run(tmp_path / "workers", "--workers", "8")
+    for share in ("1/3", "2/3", "0/3"):  # two of them have nothing to do
+        one.run(tmp_path / "shares", "--workers", "8", "--shard-of", share)
+    one.run(tmp_path / "shares", "--finish")
+    wanted = file_hashes(tmp_path / "out")
+    assert file_hashes(tmp_path / "workers") == file_hashes(tmp_path / "shares") == wanted
+
+
+def test_a_tokenizer_that_was_used_before_the_workers_start_does_not_hang_them(
+    command: CommandLine, finished: Path, tmp_path: Path
+) -> None:
+    """Case A10: its threads, and the locks they hold, are not copied into workers."""
+    script = (
+        "import sys; from tokenizers import Tokenizer; from headrace.cli.main import main; "
+        "Tokenizer.from_file(sys.argv[1]).encode_batch(['some text'] * 1000); sys.exit(main(sys.argv[2:]))"
+    )
+    arguments = command.arguments(tmp_path / "out", "--workers", "2")[3:]
+    subprocess.run(
+        [sys.executable, "-c", script, str(command.tokenizer), *arguments],
+        check=True,
+        timeout=120,
+        capture_output=True,
+        env={**os.environ, "TOKENIZERS_PARALLELISM": "true"},
+    )
+    assert file_hashes(tmp_path / "out") == file_hashes(finished)
+
+
 def test_law_4_the_shards_and_their_order_do_not_depend_on_compression(
     command: CommandLine, finished: Path, tmp_path: Path
 ) -> None:

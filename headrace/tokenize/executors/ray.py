@@ -9,31 +9,20 @@ has a role); nothing secret passes through Ray.
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
-from headrace.dataeng.cores import num_cores
-from headrace.dataeng.storage import redact
-from headrace.errors import IncompleteError, InputError, MismatchError, MissingExtra, UsageError, WorkerError
+from headrace.errors import IncompleteError, UsageError, WorkerError
 from headrace.tokenize.executors.base import Counts, Done, Failed, Task
+from headrace.tokenize.executors.ray_cluster import Cluster, last_line
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.software import software
 from headrace.tokenize.tools import Context
-
-_LOCAL_OBJECT_STORE_BYTES: Final = 80 << 20  # about the least that Ray takes: only tasks and counts travel
-_QUIET: Final = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a warning about GPUs
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what raylets say of their end would be printed on stdout
-}
 
 
 @dataclass(eq=False, slots=True)
@@ -73,17 +62,15 @@ class RayExecutor:
             MissingExtra: Ray is not installed.
             InputError, MismatchError, UsageError: the cluster does not answer, or cannot be used from here.
         """
-        self._ray = _import_ray()
         self._workers: dict[Any, _Worker] = {}  # by each call that is not answered
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._losses: Counter[int] = Counter()
         self._notes: list[str] = []
         self._failed_starts = 0
-        self._ours = not self._ray.is_initialized()
-        if self._ours:
-            _connect(self._ray, address, workers)
+        self._cluster = Cluster()
         try:
+            self._ray = self._cluster.connect(address, workers)
             cores = int(self._ray.cluster_resources().get("CPU", 0))
             if workers is None and not cores:
                 raise UsageError(
@@ -176,12 +163,11 @@ class RayExecutor:
         worker.refs.discard(ref)
         try:
             answer = self._ray.get(ref)
-        except (
-            self._ray.exceptions.RayTaskError
-        ) as error:  # a task that cannot be unpacked, a package that is missing
-            raise WorkerError(f"a worker on the Ray cluster failed: {_last_line(error)}") from None
+        except self._ray.exceptions.RayTaskError as error:
+            # A task that cannot be unpacked, a package that is missing.
+            raise WorkerError(f"a worker on the Ray cluster failed: {last_line(error)}") from None
         except self._ray.exceptions.RayError as error:
-            self._lose(worker, _last_line(error), waiting)
+            self._lose(worker, last_line(error), waiting)
             return
         task = worker.task
         if isinstance(answer, Failed):
@@ -250,58 +236,4 @@ class RayExecutor:
         for each in self._all:
             self._kill(each)
         self._workers, self._idle, self._all = {}, [], set()
-        if self._ours:
-            self._ray.shutdown()
-
-
-def _import_ray() -> Any:
-    # Read when Ray is imported. Somebody's own setting stays.
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError:
-        raise MissingExtra("ray", "ray", "--executor ray") from None
-    return ray
-
-
-def _connect(ray: Any, address: str | None, workers: int | None) -> None:
-    """To the cluster at `address`, at RAY_ADDRESS, or to one that begins and ends here."""
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    if "://" in address:
-        raise UsageError(
-            f"--address {redact(address)}: expected HOST:PORT, auto or local. Run the command on a node of the cluster, or "
-            "as a Ray job: the driver, too, must see --out and the sources"
-        )
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
-        if address == "local":
-            ray.init(
-                address="local",
-                num_cpus=workers or num_cores(),
-                include_dashboard=False,
-                object_store_memory=_LOCAL_OBJECT_STORE_BYTES,
-                **quiet,
-            )
-        else:
-            _require_listener(address)
-            ray.init(address=address, **quiet)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--address {address}: no Ray cluster answers there ({_last_line(error)}); `ray start --head` begins one"
-        ) from None
-    except RuntimeError as error:  # it has another version of Ray or of Python
-        raise MismatchError(f"--address {address}: {error}") from None
-
-
-def _require_listener(address: str) -> None:
-    """Ray would try for minutes. Raises OSError if nobody listens there, ValueError if it is no address."""
-    if address != "auto":
-        host, _, port = address.rpartition(":")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+        self._cluster.close()

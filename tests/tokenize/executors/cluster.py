@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 # Before Ray is imported, here and in what it starts.
@@ -22,7 +24,12 @@ class RayCluster:
         # Workers find headrace and these tests as the driver does.
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._cluster = Cluster()
-        self._options: dict[str, Any] = {"object_store_memory": 80 << 20, "include_dashboard": False}
+        self.scratch = Path(mkdtemp(prefix="headrace-ray-", dir="/tmp"))  # sockets have short names
+        self._options: dict[str, Any] = {
+            "object_store_memory": 80 << 20,
+            "include_dashboard": False,
+            "temp_dir": str(self.scratch),
+        }
         self._cluster.add_node(num_cpus=0, **self._options)
         self.nodes = [self.add_node() for _ in range(num_nodes)]
 
@@ -39,3 +46,4 @@ class RayCluster:
 
     def close(self) -> None:
         self._cluster.shutdown()
+        rmtree(self.scratch, ignore_errors=True)

@@ -6,21 +6,23 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.errors import HeadraceError, InputError, MismatchError, UsageError, WorkerError
+from headrace.errors import HeadraceError, InputError, MismatchError, MissingExtra, UsageError, WorkerError
 from headrace.tokenize.executors.base import Done
 from headrace.tokenize.executors.ray import RayExecutor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.software import software
+from tests.s3 import S3Server
 from tests.tokenize.executors.cluster import RayCluster
 from tests.tokenize.executors.tasks import Dying, Gated, some_context, unit
-from tests.tokenize.jobs import CommandLine, file_hashes, write_corpus
+from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, write_corpus
 
 
 def executor(out: Path, address: str | None, num_tasks: int) -> RayExecutor:
@@ -156,6 +158,18 @@ def actors() -> list[int]:
     return [int(line.split()[0]) for line in found.splitlines() if "ray::RayWorker" in line]
 
 
+def test_sigterm_ends_at_once_with_its_own_code(
+    longer: CommandLine, tmp_path: Path, ray_cluster: RayCluster
+) -> None:
+    process = longer.start(tmp_path / "out", *on(ray_cluster))
+    until_some_are_done(process, tmp_path / "out", 5)
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 143, said
+    assert "SIGTERM" not in said, "Ray would print a stack"
+    assert not [name for name in file_hashes(tmp_path / "out") if ".tmp-" in name]
+
+
 def test_ctrl_c_once_finishes_the_open_units_and_leaves_no_actor(
     longer: CommandLine, tmp_path: Path, ray_cluster: RayCluster
 ) -> None:
@@ -193,6 +207,13 @@ def test_a_node_that_does_not_share_the_storage_is_refused_by_name(
     refused(tmp_path, ray_cluster.address, UsageError, r"node \d.*does not see the job")
 
 
+def test_ray_is_an_extra_and_its_absence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    refused(tmp_path, None, MissingExtra, r"pip install 'headrace\[ray\]'")
+
+
 def test_an_address_of_another_kind_is_refused(tmp_path: Path) -> None:
     refused(
         tmp_path,
@@ -204,3 +225,18 @@ def test_an_address_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_an_address_at_which_nothing_answers_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "127.0.0.1:1", InputError, "no Ray cluster answers there")
+
+
+@pytest.mark.s3
+def test_law_4_on_s3_through_nodes_that_have_the_credentials_of_which_ray_keeps_nothing(
+    command: CommandLine, finished: Path, s3_server: S3Server, s3_bucket: str
+) -> None:
+    cluster = RayCluster(1)  # its nodes are started with the variables that open the store
+    try:
+        command.run(f"{s3_bucket}/dataset", *on(cluster))
+        kept = [path for path in cluster.scratch.rglob("*") if path.is_file()]
+        assert len(kept) > 10
+        assert not [path for path in kept if s3_server.secret_key.encode() in path.read_bytes()]
+    finally:
+        cluster.close()
+    assert object_hashes(s3_server, f"{s3_bucket}/dataset") == file_hashes(finished)
