@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.tokenize.filters.config import FilterConfig
+    from headrace.tokenize.filters.config import Decontamination, FilterConfig
 
 
 def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,4 +42,28 @@ def filter_config(args: argparse.Namespace) -> FilterConfig:
         from headrace.tokenize.filters.quality import thresholds_of
 
         quality = thresholds_of(args.quality)
-    return FilterConfig(hook=args.hook, min_chars=args.min_chars, max_chars=args.max_chars, quality=quality)
+    return FilterConfig(
+        hook=args.hook,
+        min_chars=args.min_chars,
+        max_chars=args.max_chars,
+        quality=quality,
+        decontamination=_decontamination(args),
+    )
+
+
+def _decontamination(args: argparse.Namespace) -> Decontamination | None:
+    from headrace.errors import UsageError
+    from headrace.tokenize.filters.config import Decontamination
+
+    given = {
+        "columns": tuple(args.decontaminate_column) or None,
+        "ngram": args.decontaminate_ngram,
+        "share": args.decontaminate_share,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if args.decontaminate:
+        return Decontamination(places=tuple(args.decontaminate), **given)
+    if given:
+        option = next(iter(given)).removesuffix("s")
+        raise UsageError(f"--decontaminate-{option} says how, but no --decontaminate what to look for")
+    return None

@@ -9,6 +9,7 @@
     hook.py     a user's own function
     length.py   characters of a document
     quality.py  rules that hold in any language
+    decontamination.py  runs of words that an evaluation has too
 
 A filter sees one document at a time, so what becomes of a document depends on nothing but its text: not on the batch,
 the worker, or what was met before it. A document that one filter rejects is not shown to those behind.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from headrace.tokenize.filters.chain import Chain, Filter
 from headrace.tokenize.filters.config import FilterConfig
 from headrace.tokenize.filters.hook import Hook, HookSource, find_hook
+
+if TYPE_CHECKING:
+    from headrace.tokenize.filters.decontamination import Evaluations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,12 +19,17 @@ class Prepared:
 
     config: FilterConfig = field(default_factory=FilterConfig)
     hook: HookSource | None = None
+    evaluations: Evaluations | None = field(default=None, repr=False)
 
     def described(self) -> dict[str, Any]:
         """For the manifest and the job's identity: what is set, and the hashes of what it names. Empty: no filter."""
-        described = {name: value for name, value in asdict(self.config).items() if value not in (None, {})}
+        # Where evaluations lie is no part of the job, and may hold credentials.
+        own = replace(self.config, decontamination=None)
+        described = {name: value for name, value in asdict(own).items() if value not in (None, {})}
         if self.hook is not None:
             described["hook_sha256"] = self.hook.sha256
+        if self.evaluations is not None:
+            described["decontamination"] = self.evaluations.described
         return described
 
     def chain(self) -> Chain:
@@ -36,6 +44,10 @@ class Prepared:
             from headrace.tokenize.filters.quality import QualityFilter
 
             filters.append(QualityFilter(config.quality))
+        if self.evaluations is not None:
+            from headrace.tokenize.filters.decontamination import DecontaminationFilter
+
+            filters.append(DecontaminationFilter(self.evaluations))
         return Chain(filters, None if self.hook is None else Hook(self.hook))
 
 
@@ -45,4 +57,13 @@ def prepare(config: FilterConfig) -> Prepared:
         from headrace.tokenize.filters.quality import checked
 
         checked(config.quality, "quality")
-    return Prepared(config=config, hook=None if config.hook is None else find_hook(config.hook))
+    evaluations = None
+    if config.decontamination is not None:
+        from headrace.tokenize.filters.decontamination import read_evaluations
+
+        evaluations = read_evaluations(config.decontamination)
+    return Prepared(
+        config=config,
+        hook=None if config.hook is None else find_hook(config.hook),
+        evaluations=evaluations,
+    )

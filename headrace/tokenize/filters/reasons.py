@@ -9,9 +9,10 @@ HOOK: Final = "hook"  # the hook gave back None, or nothing but white space
 SHORT: Final = "length:short"  # fewer characters than --min-chars
 LONG: Final = "length:long"  # more characters than --max-chars
 QUALITY: Final = "quality"  # with the rule: "quality:max_repeated_lines"
+CONTAMINATED: Final = "contaminated"  # with the name of the evaluation: "contaminated:gsm8k.jsonl"
 
 # What stands before the colon, or is all of the reason. `--max-rejects` counts every other reason.
-FILTERED: Final = frozenset({"hook", "length", QUALITY})
+FILTERED: Final = frozenset({"hook", "length", QUALITY, CONTAMINATED})
 
 
 def was_asked_for(reason: str) -> bool:
