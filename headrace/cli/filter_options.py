@@ -31,6 +31,31 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="gopher|fineweb|code|FILE",
         help="reject documents that fail a rule of a preset, or of a JSON file of rules; may be given several times",
     )
+    filters.add_argument(
+        "--decontaminate",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="reject documents that share a run of words with an evaluation: a file of any input format, or .txt; may be "
+        "given several times",
+    )
+    filters.add_argument(
+        "--decontaminate-column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="column or field with a text of the evaluations, in all of them; may be given several times "
+        "(default: text, content, ...)",
+    )
+    filters.add_argument(
+        "--decontaminate-ngram", type=int, metavar="N", help="words of such a run (default: 13)"
+    )
+    filters.add_argument(
+        "--decontaminate-share",
+        type=float,
+        metavar="FRACTION",
+        help="of its words, that a document may have in such runs (default: 0, not one run)",
+    )
 
 
 def filter_config(args: argparse.Namespace) -> FilterConfig:
