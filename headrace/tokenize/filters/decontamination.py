@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -61,8 +62,9 @@ def read_evaluations(config: Decontamination) -> Evaluations:
         for column in _columns(where, config.columns):
             offsets, data = string_buffers(column)
             texts += len(column)
-            digest.update(np.diff(offsets).astype("<i8").tobytes())
-            digest.update(data[offsets[0] : offsets[-1]])
+            for begin, end in pairwise(offsets.tolist()):
+                digest.update((end - begin).to_bytes(8, "little"))
+                digest.update(data[begin:end])
             words, word_offsets = word_hashes(np.frombuffer(data, np.uint8), offsets)
             lengths = np.diff(word_offsets)
             too_short += int((lengths < shortest).sum())

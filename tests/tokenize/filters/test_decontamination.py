@@ -74,7 +74,6 @@ def test_each_reason_names_the_evaluation_and_the_first_place_that_has_a_run_is_
 
 
 def test_a_share_of_the_words_may_be_let_through(questions: str) -> None:
-    """Of 40 words 20 are the question's... and 23 are all of it."""
     words = len(words_reference(QUESTION))
     around = " ".join(["other"] * words)
     assert reasons([questions], [f"{QUESTION} {around}"], share=0.5) == [None]
@@ -123,9 +122,8 @@ def test_what_is_looked_for_stands_in_the_manifest_and_where_it_lies_does_not(
 ) -> None:
     described = prepare(FilterConfig(decontamination=Decontamination(places=(questions,)))).described()
     digest = hashlib.sha256()
-    for length in (len(QUESTION), len(SHORT), len("yes")):
-        digest.update(length.to_bytes(8, "little"))
-    digest.update(f"{QUESTION}{SHORT}yes".encode())
+    for text in (QUESTION, SHORT, "yes"):
+        digest.update(len(text).to_bytes(8, "little") + text.encode())
     assert described == {
         "decontamination": {
             "ngram": 13,
