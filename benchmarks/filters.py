@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.tokenize import write_corpus
+from benchmarks.corpus import write_corpus
 from headrace.kernels.facts import FACTS, facts_reference
 from headrace.tokenize.filters.chain import Filter
 from headrace.tokenize.filters.config import Decontamination
