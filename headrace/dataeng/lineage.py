@@ -34,6 +34,7 @@ REJECTS_SCHEMA: Final = pa.schema(
         pa.field("source", pa.string(), nullable=False),
         pa.field("row_group", pa.int32()),
         pa.field("row", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),  # how many, from `row` on
         pa.field("byte_offset", pa.int64()),
         pa.field("reason", pa.string(), nullable=False),
         # Of a duplicate: the earlier document that it repeats.
@@ -133,13 +134,15 @@ class LineageWriter:
 
 
 def as_rejects(table: Any) -> Any:
-    """`table` with REJECTS_SCHEMA: in its order, cast, and null where it has no such column."""
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.schema.names
-        else pa.nulls(len(table), field.type)
-        for field in REJECTS_SCHEMA
-    ]
+    """`table` with REJECTS_SCHEMA: in its order, cast; where it has no such column null, but one row an entry."""
+    columns = []
+    for field in REJECTS_SCHEMA:
+        if field.name in table.schema.names:
+            columns.append(table[field.name].cast(field.type))
+        elif field.name == "rows":
+            columns.append(pa.repeat(pa.scalar(1, field.type), len(table)))
+        else:
+            columns.append(pa.nulls(len(table), field.type))
     return pa.table(columns, REJECTS_SCHEMA)
 
 

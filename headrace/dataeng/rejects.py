@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.dataeng.lineage import REJECTS_SCHEMA, as_rejects, encode_table, place
+from headrace.dataeng.sources.base import BATCH_ROWS
 
 ORIGINALS: Final = pa.schema(
     [REJECTS_SCHEMA.field(name) for name in ("original_source", "original_row_group", "original_row")]
@@ -35,6 +36,11 @@ class _Some:
     byte_offsets: NDArray[np.int64] | None
     reason: str
     originals: Any
+    each: int = 1  # rows that each of `rows` stands for: more for a range, which has one
+
+    @property
+    def end(self) -> int:
+        return int(self.rows[-1]) + self.each
 
 
 class Rejects:
@@ -55,14 +61,36 @@ class Rejects:
 
         originals: of duplicates, a pyarrow Table [rejects] with the columns that REJECTS_SCHEMA has for them.
         """
+        if len(rows) >= BATCH_ROWS and byte_offsets is None and originals is None:
+            first, count = int(rows[0]), len(rows)
+            if int(rows[-1]) - first + 1 == count:
+                self.add_range(where, first, count, reason)
+                return
         if len(rows):
             self._held.append(_Some(where, rows, byte_offsets, reason, originals))
+
+    def add_range(
+        self, where: Place, first: int, count: int, reason: str, byte_offset: int | None = None
+    ) -> None:
+        """`count` rows from `first` on, as one entry: how many rows a file claims to have may be a billion.
+
+        A range that goes on behind the one added before it makes that one longer.
+        """
+        if not count:
+            return
+        offsets = None if byte_offset is None else np.array([byte_offset])
+        last = self._held[-1] if self._held else None
+        alike = last is not None and last.each > 1 and offsets is None and last.byte_offsets is None
+        if last is not None and alike and (last.place, last.reason, last.end) == (where, reason, first):
+            self._held[-1] = replace(last, each=last.each + count)
+            return
+        self._held.append(_Some(where, np.array([first]), offsets, reason, None, count))
 
     def counts(self) -> dict[str, int]:
         """How many rows by reason, sorted by reason."""
         found = Counter[str]()
         for some in self._held:
-            found[some.reason] += len(some.rows)
+            found[some.reason] += len(some.rows) * some.each
         return dict(sorted(found.items()))
 
     def describe(self, most: int, wanted: Callable[[str], bool] = lambda _reason: True) -> Iterator[str]:
@@ -74,7 +102,8 @@ class Rejects:
             offset = int(columns["byte_offset"][number])
             row = int(columns["row"][number])
             where = place(some.place.row_group, row, None if offset == _NO_OFFSET else offset)
-            yield f"{some.place.source}: {where}: {some.reason}"
+            more = f" and the {some.each - 1:,} rows behind it" if some.each > 1 else ""
+            yield f"{some.place.source}: {where}{more}: {some.reason}"
 
     def to_parquet(self) -> bytes:
         """The file with REJECTS_SCHEMA."""
@@ -84,6 +113,7 @@ class Rejects:
             "source": _pick([each.place.source for each in self._held], pa.string(), some),
             "row_group": _pick([each.place.row_group for each in self._held], pa.int32(), some),
             "row": pa.array(columns["row"]),
+            "rows": pa.array([each.each for each in self._held], pa.int64()).take(pa.array(some)),
             "byte_offset": pa.array(columns["byte_offset"], mask=no_offset),
             "reason": _pick([each.reason for each in self._held], pa.string(), some),
         }

@@ -105,9 +105,11 @@ class Reading:
         reason: str,
     ) -> None:
         """Notes rows of slice `number` of the unit, `part`, that are not documents, all for the same reason."""
-        where = Place(part=number, source=self._sources[part.file].name, row_group=part.row_group)
-        self.rejects.add(where, rows, byte_offsets, reason)
+        self.rejects.add(self._place(number, part), rows, byte_offsets, reason)
         self.tallies[part.file].rejected += len(rows)
+
+    def _place(self, number: int, part: Slice) -> Place:
+        return Place(part=number, source=self._sources[part.file].name, row_group=part.row_group)
 
     def total(self, count: str) -> int:
         """The sum of one of the counts over the files."""
@@ -139,8 +141,8 @@ class Reading:
             begin = part.first_row + intact_rows
             end = begin + 1 if part.num_rows is None else part.first_row + part.num_rows
             offset = None if intact_rows else part.byte_offset
-            offsets = None if offset is None else np.full(end - begin, offset)
-            self.reject(number, part, np.arange(begin, end), offsets, DAMAGED)
+            self.rejects.add_range(self._place(number, part), begin, end - begin, DAMAGED, offset)
+            self.tallies[part.file].rejected += end - begin
             self.tallies[part.file].rows += end - begin
 
     def _documents(self, number: int, part: Slice, batch: Batch) -> Iterator[Group]:

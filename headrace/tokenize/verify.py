@@ -186,8 +186,9 @@ def _table_problems(dataset: Dataset, contents: dict[str, bytes]) -> Iterator[Pr
         yield Problem(file=SOURCES, problem=f"not a table of sources ({type(error).__name__})")
     try:
         if REJECTS in contents:
-            reasons = read_table(contents[REJECTS], ["reason"])["reason"]
-            found = {entry["values"]: entry["counts"] for entry in pc.value_counts(reasons).to_pylist()}
+            rejects = read_table(contents[REJECTS], ["reason", "rows"])
+            by_reason = rejects.group_by("reason").aggregate([("rows", "sum")]).to_pylist()
+            found = {entry["reason"]: entry["rows_sum"] for entry in by_reason}
             if found != dataset.manifest.rejects:
                 yield Problem(file=REJECTS, problem="its rows by reason are not the manifest's")
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:

@@ -55,6 +55,7 @@ def test_whatever_order_they_are_found_in_the_file_has_them_by_slice_and_row(
             "source": SLICES[part].source,
             "row_group": SLICES[part].row_group,
             "row": row,
+            "rows": 1,
             "byte_offset": None if SLICES[part].row_group is not None else 100 * row,
             "reason": reason,
             "original_source": "first.parquet" if reason == "duplicate" else None,
@@ -95,3 +96,23 @@ def test_a_reject_in_words_says_where_it_is() -> None:
 def test_no_rejects_are_an_empty_file_with_the_schema() -> None:
     assert table(Rejects()) == []
     assert list(Rejects().describe(3)) == []
+
+
+def test_a_billion_rows_that_a_file_claims_to_have_are_one_entry() -> None:
+    where = SLICES[0]
+    rejects = Rejects()
+    rejects.add(where, np.array([3]), None, "null")
+    rejects.add_range(where, 10, 10**9, "damaged")
+    rejects.add_range(where, 10 + 10**9, 5, "damaged")
+    rejects.add_range(where, 20 + 10**9, 5, "damaged")
+    found = [(row["row"], row["rows"], row["reason"]) for row in table(rejects)]
+    assert found == [(3, 1, "null"), (10, 10**9 + 5, "damaged"), (20 + 10**9, 5, "damaged")]
+    assert rejects.counts() == {"damaged": 10**9 + 10, "null": 1}
+    assert [*rejects.describe(2)][1].endswith("row 10 and the 1,000,000,004 rows behind it: damaged")
+
+
+def test_whole_batches_of_one_reason_are_one_entry() -> None:
+    rejects = Rejects()
+    for first in range(0, 10_240, 1_024):
+        rejects.add(SLICES[0], np.arange(first, first + 1_024), None, "null")
+    assert [(row["row"], row["rows"]) for row in table(rejects)] == [(0, 10_240)]
