@@ -83,17 +83,22 @@ def dataset_table(manifest: DatasetManifest, out: str, *, already_complete: bool
 
 
 def reject_rows(manifest: DatasetManifest) -> list[tuple[str, str]]:
-    """A row a reason, the most first: how many, and the share of all rows."""
-    most = max(manifest.rejects.values(), default=0)
-    digits = len(f"{most:,}")
+    """A row a reason: how many, and the share of all rows. First what was wrong with rows, then what was left out on wish.
+
+    Of either the most first.
+    """
+    from headrace.tokenize.filters.reasons import was_asked_for
+
+    digits = len(f"{max(manifest.rejects.values(), default=0):,}")
     ordered = sorted(manifest.rejects.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [
-        (
-            "rejected" if number == 0 else "",
-            f"{count:>{digits},}  {count / manifest.counts.rows:6.2%}  {printable(reason)}",
-        )
-        for number, (reason, count) in enumerate(ordered)
-    ]
+    rows: list[tuple[str, str]] = []
+    for name, asked_for in (("rejected", False), ("filtered", True)):
+        for reason, count in ordered:
+            if was_asked_for(reason) == asked_for:
+                share = count / manifest.counts.rows
+                rows.append((name, f"{count:>{digits},}  {share:6.2%}  {printable(reason)}"))
+                name = ""
+    return rows
 
 
 def print_json(value: Any) -> None:

@@ -61,7 +61,7 @@ _START: Final = np.uint64(0xCBF29CE484222325)
 def facts(data: NDArray[np.uint8], offsets_T: NDArray[np.int64], *, runs: bool = True) -> NDArray[np.int64]:
     """int64 [T, F] of T texts in UTF-8. runs: whether the facts about runs of n words are wanted; else they are 0.
 
-    Scratch memory follows the longest text: about 12 bytes for each of its own, at the very most 40.
+    Scratch memory follows the longest text: about 12 bytes for each of its own, at the very most 42.
     """
     longest = int(np.diff(offsets_T).max(initial=0))
     parts = longest // 2 + 2  # a part of one byte needs another to end it

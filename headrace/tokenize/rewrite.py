@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,10 @@ from headrace.dataeng.mds import keep_samples
 from headrace.errors import DamageError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.shard_table import ShardRow
+from headrace.tokenize.filters.reasons import TAKEN_DOWN
 from headrace.tokenize.journal import SourceCounts, StoredFile, UnitRecord, rejects_name
 from headrace.tokenize.shard_check import differs, unpack
 from headrace.tokenize.shard_writer import compress
-
-TAKEN_DOWN: Final = "taken_down"
 
 
 def checked_lineage(dataset: Dataset, row: ShardRow, columns: list[str] | None = None) -> Any:

@@ -25,6 +25,7 @@ from headrace.manifests.dataset import SHARDS, Counts, DatasetManifest, content_
 from headrace.manifests.parquet import read_table
 from headrace.tokenize.append import open_newest
 from headrace.tokenize.claim import ONTO, claim, only_job_in
+from headrace.tokenize.filters.reasons import TAKEN_DOWN
 from headrace.tokenize.head import make_newest, name_files
 from headrace.tokenize.journal import (
     Journal,
@@ -33,7 +34,7 @@ from headrace.tokenize.journal import (
     is_intact,
 )
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, sweep
-from headrace.tokenize.rewrite import TAKEN_DOWN, checked_lineage, without
+from headrace.tokenize.rewrite import checked_lineage, without
 from headrace.tokenize.tidy import tidy_up
 
 _COLUMNS: Final = ("source", "text_bytes", "tokens")  # of every document that goes

@@ -18,11 +18,11 @@ from headrace.dataeng.source import PlanSource
 from headrace.errors import BudgetError, MismatchError, UsageError
 from headrace.manifests.dataset import MANIFEST
 from headrace.manifests.parquet import read_table
+from headrace.tokenize.filters.reasons import TAKEN_DOWN
 from headrace.tokenize.merge import merge
 from headrace.tokenize.predicate import parse
 from headrace.tokenize.prune import OLD, prune, versions
 from headrace.tokenize.publish import REJECTS, SOURCES
-from headrace.tokenize.rewrite import TAKEN_DOWN
 from headrace.tokenize.takedown import Takedown, take_down
 from headrace.tokenize.verify import verify
 from tests.tokenize.small import Document, all_documents, documents, publish_small

@@ -10,9 +10,10 @@ SHORT: Final = "length:short"  # fewer characters than --min-chars
 LONG: Final = "length:long"  # more characters than --max-chars
 QUALITY: Final = "quality"  # with the rule: "quality:max_repeated_lines"
 CONTAMINATED: Final = "contaminated"  # with the name of the evaluation: "contaminated:gsm8k.jsonl"
+TAKEN_DOWN: Final = "taken_down"  # a document of an earlier version, by `headrace filter`
 
 # What stands before the colon, or is all of the reason. `--max-rejects` counts every other reason.
-FILTERED: Final = frozenset({"hook", "length", QUALITY, CONTAMINATED})
+FILTERED: Final = frozenset({"hook", "length", QUALITY, CONTAMINATED, TAKEN_DOWN})
 
 
 def was_asked_for(reason: str) -> bool:

@@ -171,3 +171,18 @@ def test_a_hook_is_not_put_in_the_place_of_a_module_that_is_in_use() -> None:
 
 def test_a_source_does_not_show_in_what_is_printed_of_it() -> None:
     assert "secret" not in repr(HookSource(name="a:b", path="a.py", root=".", source=b"secret"))
+
+
+def test_the_example_of_the_documentation_does_what_it_says() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
+    example = page.partition("```python\n")[2].partition("```")[0]
+    texts = [
+        "write to Ann.B+c@mail.example.org, or 10.0.0.255; version 1.2.3 of 2024.10.300.1",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
+        "nothing to hide",
+    ]
+    assert applied(example, texts) == [
+        "write to <EMAIL>, or <IP>; version 1.2.3 of 2024.10.300.1",
+        None,
+        "nothing to hide",
+    ]
