@@ -1,7 +1,7 @@
 """`adopt`: token files of other tools in, a published dataset out. Ids are copied, checked, and made as narrow as they fit.
 
 It is a tokenization without a tokenizer: the same units, journal, shards and manifest, so whatever holds there holds
-here. docs/decisions/0070-adopted-datasets.md says why the files are not read in place.
+here. docs/decisions/0090-adopted-datasets.md says why the files are not read in place.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def test_what_datatrove_itself_wrote_is_read(tmp_path: Path) -> None:
     path = tmp_path / "00000_shuffled.ds"
     path.write_bytes(bytes.fromhex("010002000300409c05000000"))
     Path(f"{path}.index").write_bytes(bytes.fromhex("0300000000000000 0400000000000000 0600000000000000"))
-    Path(f"{path}.metadata").write_bytes(b"gpt2|2\n6\n6 T")
+    Path(f"{path}.metadata").write_bytes(b"gpt2|2\n6\n6.00 T")
     assert read_all(datatrove.open_file(str(path), 0)) == [[1, 2, 3], [40000], [5, 0]]
 
 
