@@ -10,7 +10,7 @@ from headrace.dataeng.printable import printable
 
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
-    from headrace.tokenize.pipeline import Outcome, ShareOutcome
+    from headrace.tokenize.pipeline import Outcome, ScanOutcome, ShareOutcome
 
 _SHOWN_IGNORED = 5
 
@@ -28,16 +28,31 @@ def tell_outcome(outcome: Outcome, out: str, *, as_json: bool) -> None:
     print(dataset_table(outcome.manifest, out, already_complete=outcome.already_complete))
 
 
-def tell_share(outcome: ShareOutcome, share: str, *, as_json: bool) -> None:
+def tell_share(outcome: ShareOutcome, share: str, *, scanned: bool = False, as_json: bool) -> None:
+    """`scanned`: duplicates were looked for, and nothing was tokenized."""
     tell_notes(outcome.notes)
     if as_json:
         from dataclasses import asdict
 
         print_json({"share": share, **asdict(outcome)})
         return
+    done = "scanned" if scanned else "done"
     print(
-        f"share {share}: all of its {outcome.units:,} units are done; {outcome.units_done:,} of {outcome.units_total:,} "
+        f"share {share}: all of its {outcome.units:,} units are {done}; {outcome.units_done:,} of {outcome.units_total:,} "
         "units of the whole job. When all are, run the command with --finish instead of --shard-of"
+    )
+
+
+def tell_scan(outcome: ScanOutcome, *, as_json: bool) -> None:
+    """What is left out, before anything is tokenized."""
+    if as_json:
+        from dataclasses import asdict
+
+        print_json(asdict(outcome))
+        return
+    print(
+        f"{outcome.duplicates:,} documents have the text of an earlier one, and {outcome.near_duplicates:,} more nearly so. "
+        "Run the shares without --scan now: they leave these out"
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.dedup_options import add_dedup_arguments, dedup_config
 from headrace.cli.filter_options import add_filter_arguments, filter_config
 from headrace.cli.interruption import TerminatedError, sigterm_raises, tell_stopped
 from headrace.cli.quantities import byte_count
+from headrace.errors import UsageError
 
 if TYPE_CHECKING:
     from headrace.tokenize.config import TokenizeConfig
@@ -32,6 +34,7 @@ examples:
   headrace tokenize ... --executor ray --address auto    on the nodes of a Ray cluster; docs/clusters.md
   headrace tokenize ... --shard-of 3/16      the fourth of 16 shares, on any machine that sees --out; then, once,
   headrace tokenize ... --finish             (`headrace launch` writes both for SLURM and Kubernetes)
+  headrace tokenize --out corpus/ --tokenizer tokenizer.json --dedup near crawl/
   headrace tokenize --out code/ --tokenizer tokenizer.json --documents files 'src/**/*.py' docs/
   headrace tokenize --onto corpus/ more/*.parquet      a new version with more documents; docs/versions.md
   headrace tokenize --out s3://bucket/corpus --tokenizer tokenizer.json --text-column body --id-column url \\
@@ -108,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="reject longer texts (default: 16M)",
     )
     add_filter_arguments(parser)
+    add_dedup_arguments(parser)
     parser.add_argument(
         "--tokenizer-backend",
         choices=["auto", "fast", "reference"],
@@ -159,6 +163,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--finish", action="store_true", help="publish what the shares did; refuse if one is missing"
     )
     parser.add_argument(
+        "--scan",
+        action="store_true",
+        help="with --dedup, before shares tokenize: with --shard-of, do that share of looking for duplicates; then, once, with "
+        "--finish, decide which there are",
+    )
+    parser.add_argument(
         "--progress",
         choices=["auto", "live", "plain", "none"],
         default="auto",
@@ -168,17 +178,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.cli.outcome import tell_outcome, tell_share
+    from headrace.cli.outcome import tell_outcome, tell_scan, tell_share
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
-    from headrace.tokenize.pipeline import finish_shares, tokenize, tokenize_share
+    from headrace.tokenize.pipeline import finish_scan, finish_shares, scan_share, tokenize, tokenize_share
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
     given = {name: value for name in _CONFIG if (value := getattr(args, name)) is not None}
     if given.get("compression") == "zstd":
         given["compression"] = "zstd:3"
     given["filters"] = filter_config(args)
+    given["dedup"] = dedup_config(args)
+    if args.scan and args.shard_of is None and not args.finish:
+        raise UsageError(
+            "--scan is a step of a job in shares: give --shard-of I/N or --finish with it, or leave it out"
+        )
     out, onto = (args.out, False) if args.onto is None else (args.onto, True)
     config = _config_onto(out, given) if onto else TokenizeConfig(**given)
     show = reporter(args.progress)
@@ -200,8 +215,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         with sigterm_raises():
             if args.shard_of is not None:
-                told = tokenize_share(*job, share=Share.parse(args.shard_of), onto=onto)
-                tell_share(told, args.shard_of, as_json=args.json)
+                share = Share.parse(args.shard_of)
+                told = (scan_share if args.scan else tokenize_share)(*job, share=share, onto=onto)
+                tell_share(told, args.shard_of, scanned=args.scan, as_json=args.json)
+                return 0
+            if args.scan:
+                tell_scan(finish_scan(*job, onto=onto), as_json=args.json)
                 return 0
             outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
     except (KeyboardInterrupt, TerminatedError) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import UsageError
+from headrace.tokenize.dedup.config import DedupConfig
 from headrace.tokenize.filters.config import FilterConfig
 
 ALGORITHM_VERSION: Final = 3  # grows whenever the same inputs and configuration would give other bytes
@@ -30,6 +31,7 @@ class TokenizeConfig:
     compression: str = "none"  # or "zstd:LEVEL"
     max_document_bytes: int = 16 << 20  # of text; longer documents are rejected
     filters: FilterConfig = field(default_factory=FilterConfig)
+    dedup: DedupConfig = field(default_factory=DedupConfig)
 
     def __post_init__(self) -> None:
         if not MIN_SHARD_BYTES <= self.shard_bytes <= MAX_SHARD_BYTES:

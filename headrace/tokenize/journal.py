@@ -56,6 +56,7 @@ class UnitRecord:
     rejects: dict[str, int]
     rejects_file: StoredFile | None
     examples: tuple[str, ...]
+    scanned: str | None = None  # which scan and which duplicates it goes by, if they were looked for
 
     def total(self, what: str) -> int:
         """The sum of one count over the unit's sources."""

@@ -10,14 +10,14 @@ records say, does the others, and publishes the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from headrace.dataeng.cores import num_cores
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.mds import token_dtype
-from headrace.dataeng.sources.base import Columns, SourceFile
+from headrace.dataeng.sources.base import Columns
 from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import is_below, open_input
 from headrace.dataeng.storage import Store, redact
@@ -27,20 +27,26 @@ from headrace.manifests.dataset import MANIFEST, DatasetManifest
 from headrace.tokenize.append import identity_of, made_by, open_newest, require_fitting
 from headrace.tokenize.claim import ONTO, claim, claim_new, only_job_in
 from headrace.tokenize.config import ALGORITHM_VERSION, Execution, Share, TokenizeConfig
+from headrace.tokenize.dedup import signatures
+from headrace.tokenize.dedup.config import DUPLICATE, NEAR_DUPLICATE
+from headrace.tokenize.dedup.drops import Scanned
+from headrace.tokenize.dedup.find import all_scans, decided, find_duplicates, told
+from headrace.tokenize.dedup.journal import ScanJournal, ScanRecord
+from headrace.tokenize.dedup.scan import ScanUnit
 from headrace.tokenize.definition import to_definition
 from headrace.tokenize.executors.base import Done, Task
 from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
 from headrace.tokenize.heap import return_freed_memory
-from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
+from headrace.tokenize.journal import Journal, require_same_job
 from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish
 from headrace.tokenize.software import software
 from headrace.tokenize.tidy import tidy_up
 from headrace.tokenize.tokenizers import identify
 from headrace.tokenize.tools import Context
 from headrace.tokenize.tracker import Tracker
-from headrace.tokenize.units import Unit, plan_units, unit_bytes
+from headrace.tokenize.units import Unit, plan_units, read_by, unit_bytes
 from headrace.tokenize.worker import TokenizeUnit
 
 # Makes the task of a unit from `unit`, `sources` (the files it reads) and `earlier` (a record of it, or None).
@@ -61,6 +67,14 @@ class ShareOutcome:
     units_done: int
     units_total: int
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanOutcome:
+    """How many documents are left out, of the same text as an earlier one and of nearly the same."""
+
+    duplicates: int
+    near_duplicates: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,9 +150,79 @@ def tokenize_share(
         notes: tuple[str, ...] = ()
         done = len(units)
         if _finished(store, job, among_shares=True) is None:
-            _, notes = _run_units(store, job, found.columns, execution, mine, among_shares=True)
+            task = _leaving_out(decided(store, units)) if config.dedup else TokenizeUnit
+            earlier = Journal(store).records()
+            _, notes = _run_units(
+                store, job, found.columns, execution, mine, task, earlier, among_shares=True
+            )
             done = len(Journal(store).records())
     return ShareOutcome(units=len(mine), units_done=done, units_total=len(units), notes=notes)
+
+
+def scan_share(
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    share: Share,
+    onto: bool = False,
+) -> ShareOutcome:
+    """Looks for duplicates: the part of it that each unit has for itself. Shares may run at the same time, anywhere.
+
+    Raises as `tokenize`; UsageError if the job is not asked to leave out duplicates.
+    """
+    _require_dedup(config)
+    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store, among_shares=True):
+        units = _units(job)
+        mine = [unit for unit in units if share.has(unit.index)]
+        done = len(units)
+        if _finished(store, job, among_shares=True) is None:
+            _scan(store, job, found.columns, execution, mine, among_shares=True)
+            done = len(ScanJournal(store).records())
+    return ShareOutcome(units=len(mine), units_done=done, units_total=len(units))
+
+
+def finish_scan(
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    onto: bool = False,
+) -> ScanOutcome:
+    """Decides what is a duplicate, once all shares are scanned.
+
+    Raises:
+        IncompleteError: a unit is not scanned; the message says which.
+        Otherwise as `scan_share`.
+    """
+    _require_dedup(config)
+    store, job, _ = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store, among_shares=True):
+        if (finished := _finished(store, job, among_shares=True)) is not None:
+            rejects = finished.rejects
+            return ScanOutcome(
+                duplicates=rejects.get(DUPLICATE, 0), near_duplicates=rejects.get(NEAR_DUPLICATE, 0)
+            )
+        units = _units(job)
+        drops = find_duplicates(
+            store, units, job.sources, config.dedup, all_scans(store, units)
+        ).drops.values()
+    return ScanOutcome(
+        duplicates=sum(each.duplicates for each in drops),
+        near_duplicates=sum(each.near_duplicates for each in drops),
+    )
+
+
+def _require_dedup(config: TokenizeConfig) -> None:
+    if not config.dedup:
+        raise UsageError(
+            "--scan looks for duplicates, and --dedup does not ask to leave any out; give --dedup exact or near"
+        )
 
 
 def finish_shares(
@@ -173,13 +257,19 @@ def _publish(
 ) -> Outcome:
     units = _units(job)
     try:
-        records, notes = _run_units(store, job, found.columns, execution, units, task)
+        if job.config.dedup:
+            scans = _scan(store, job, found.columns, execution, units)
+            decision = find_duplicates(store, units, job.sources, job.config.dedup, scans)
+            task = _leaving_out(told(scans, decision))
+        earlier = Journal(store).records()
+        records, notes = _run_units(store, job, found.columns, execution, units, task, earlier)
         manifest = publish(store, job, records, execution.max_rejects)
     except FileNotFoundError:
         # On an object store nobody is locked out: the same command, started twice, has published and cleaned up.
         if not store.exists(MANIFEST) or (finished := _finished(store, job)) is None:
             raise
         return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
+    ScanJournal(store).remove()
     Journal(store).remove()
     return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored, notes=notes)
 
@@ -241,7 +331,7 @@ def _read(
         filters=filters,
         resolved=_resolved(config, found, filters),
         inputs=inputs_of([[s.name, s.format, s.size, s.fingerprint] for s in found.sources]),
-        software=software(),
+        software=software() | signatures.software(config.dedup),
         parent=parent,
     )
     return store, job, found
@@ -284,6 +374,7 @@ def _resolved(config: TokenizeConfig, found: Discovered, filters: Prepared) -> d
         "unit_bytes": unit_bytes(found.sources, config.shard_bytes),
         "max_document_bytes": config.max_document_bytes,
         **({"filters": described} if described else {}),
+        **({"dedup": config.dedup.described()} if config.dedup else {}),
     }
 
 
@@ -333,20 +424,44 @@ def _begin_append(head: DatasetManifest, job: Job, identity: dict[str, Any]) -> 
     claim(job.parent, {**identity, ONTO: job.parent.manifest.hash})
 
 
+def _scan(
+    store: Store,
+    job: Job,
+    columns: Columns,
+    execution: Execution,
+    units: Sequence[Unit],
+    *,
+    among_shares: bool = False,
+) -> list[ScanRecord]:
+    """The first pass of a job that leaves out duplicates; the records in the order of the units."""
+    earlier = ScanJournal(store).records()
+    records, _ = _run_units(
+        store, job, columns, execution, units, ScanUnit, earlier, among_shares=among_shares
+    )
+    return sorted(records, key=lambda scan: scan.unit)
+
+
+def _leaving_out(scanned: Mapping[int, Scanned]) -> TaskOf:
+    def task(*, unit: Unit, **given: Any) -> Task:
+        return TokenizeUnit(unit=unit, scanned=scanned[unit.index], **given)
+
+    return task
+
+
 def _run_units(
     store: Store,
     job: Job,
     columns: Columns,
     execution: Execution,
     units: Sequence[Unit],
-    task: TaskOf = TokenizeUnit,
+    task: TaskOf,
+    earlier: Mapping[int, Any],
     *,
     among_shares: bool = False,
-) -> tuple[list[UnitRecord], tuple[str, ...]]:
-    """The record of every unit, and what the workers had to tell, each thing once."""
-    earlier = Journal(store).records()
+) -> tuple[list[Any], tuple[str, ...]]:
+    """What each unit's task returns, and what the workers had to tell, each thing once. earlier: results by unit."""
     text_bytes = sum(unit.text_bytes for unit in units)
-    tasks = [task(unit=u, sources=_read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
+    tasks = [task(unit=u, sources=read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
     context = Context(
         store=store,
         tokenizer=job.tokenizer,
@@ -360,7 +475,7 @@ def _run_units(
         exact_check_full=execution.exact_check == "full",
     )
     tracker = Tracker(units, execution.on_progress)
-    records: list[UnitRecord] = []
+    records: list[Any] = []
     notes: dict[str, None] = {}
     if not tasks:
         return records, ()
@@ -388,7 +503,3 @@ def _wants_fast(text_bytes: int, execution: Execution) -> bool:
     if execution.tokenizer_backend == "auto":
         return text_bytes >= _WORTH_LOADING_BYTES * min(num_cores(), _MOST_THREADS)
     return execution.tokenizer_backend == "fast"
-
-
-def _read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:
-    return {file: replace(sources[file], slices=()) for file in unit.files}

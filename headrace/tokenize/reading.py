@@ -47,6 +47,7 @@ class Group:
     ids: Any
     byte_offsets: NDArray[np.int64] | None
     first: bool  # holds the first document of its file in this unit
+    text_hash: Any = None  # `text_hashes(texts)`, where somebody needed them before
 
 
 @dataclass(slots=True)
@@ -103,9 +104,13 @@ class Reading:
         rows: NDArray[np.int64],
         byte_offsets: NDArray[np.int64] | None,
         reason: str,
+        originals: Any = None,
     ) -> None:
-        """Notes rows of slice `number` of the unit, `part`, that are not documents, all for the same reason."""
-        self.rejects.add(self._place(number, part), rows, byte_offsets, reason)
+        """Notes rows of slice `number` of the unit, `part`, that are not documents, all for the same reason.
+
+        originals: as `Rejects.add` takes them.
+        """
+        self.rejects.add(self._place(number, part), rows, byte_offsets, reason, originals)
         self.tallies[part.file].rejected += len(rows)
 
     def _place(self, number: int, part: Slice) -> Place:

@@ -7,6 +7,7 @@ from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import archived
 from headrace.errors import DamageError
 from headrace.tokenize.claim import ONTO
+from headrace.tokenize.dedup.journal import ScanJournal
 from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.publish import sweep, units_of
@@ -32,4 +33,5 @@ def tidy_up(store: Store) -> None:
     journal = Journal(store)
     begun = journal.job()
     if begun is None or begun.get(ONTO) != manifest.hash:  # a change that has begun since goes on
+        ScanJournal(store).remove()
         journal.remove()

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from headrace.tokenize.config import Progress
 from headrace.tokenize.executors.base import Counts
-from headrace.tokenize.journal import COUNTED, UnitRecord
+from headrace.tokenize.journal import COUNTED
 from headrace.tokenize.units import Unit
+
+
+class Record(Protocol):
+    """The outcome of a pass over a unit."""
+
+    @property
+    def unit(self) -> int: ...
+
+    @property
+    def rejects(self) -> dict[str, int]: ...
+
+    def total(self, what: str) -> int: ...
 
 
 class Tracker:
@@ -24,7 +37,7 @@ class Tracker:
         self._open: dict[int, Counts] = {}
         self._report()
 
-    def done(self, record: UnitRecord, *, resumed: bool) -> None:
+    def done(self, record: Record, *, resumed: bool) -> None:
         """`resumed`: an earlier run had done it."""
         counts = Counts(**{name: record.total(name) for name in COUNTED}, rejects=record.rejects)
         planned = self._planned[record.unit]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.dataeng.sources.base import Slice, SourceFile
@@ -30,6 +30,11 @@ class Unit:
     def files(self) -> list[int]:
         """Positions of the source files it reads, ascending."""
         return sorted({part.file for part in self.slices})
+
+
+def read_by(unit: Unit, sources: Sequence[SourceFile]) -> dict[int, SourceFile]:
+    """The files that a unit reads, by position, without their slices: it has its own."""
+    return {file: replace(sources[file], slices=()) for file in unit.files}
 
 
 def unit_bytes(sources: Sequence[SourceFile], shard_bytes: int) -> int:

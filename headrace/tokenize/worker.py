@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +25,8 @@ from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.shard_table import ShardRow
 from headrace.tokenize.backends import Disagreement, Gate
 from headrace.tokenize.damage import past_damage
+from headrace.tokenize.dedup.drops import ChangedSinceScan, Drops, Scanned
+from headrace.tokenize.dedup.journal import ScanJournal
 from headrace.tokenize.executors.base import Counts, Task
 from headrace.tokenize.filters.reasons import was_asked_for
 from headrace.tokenize.journal import (
@@ -47,9 +49,13 @@ _MAX_EXAMPLES: Final = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizeUnit(Task):
-    """`earlier`: the record of an earlier run, to be believed only after a look at its files."""
+    """`earlier`: the record of an earlier run, to be believed only after a look at its files.
+
+    scanned: what was found when duplicates were looked for; None if they were not.
+    """
 
     earlier: UnitRecord | None = None
+    scanned: Scanned | None = None
 
     def run(self, tools: Tools, report: Callable[[Counts], None]) -> UnitRecord:
         """Does the unit unless an earlier run did and all its files are as they were written.
@@ -58,13 +64,15 @@ class TokenizeUnit(Task):
         for this run to say what is done about it.
         """
         earlier, context = self.earlier, tools.context
-        believed = earlier is not None and DAMAGED not in earlier.rejects
+        scanned = None if self.scanned is None else self.scanned.identity
+        believed = earlier is not None and DAMAGED not in earlier.rejects and earlier.scanned == scanned
         if (
             earlier is not None
             and believed
             and all(is_intact(context.store, file) for file in files_of(earlier))
         ):
             return earlier
+        drops = None if self.scanned is None else Drops(context.store, self.scanned)
         by_reference: set[int] = set()
 
         def attempt(damaged: Mapping[Slice, int]) -> UnitRecord:
@@ -87,14 +95,25 @@ class TokenizeUnit(Task):
                     damaged=damaged,
                 )
                 try:
-                    return _Attempt(context, tools.encoder, tools.pool, gates, self, report, reading).run()
+                    groups = reading.groups() if drops is None else drops.leave_out(reading)
+                    return _Attempt(
+                        context, tools.encoder, tools.pool, gates, self, report, reading, groups
+                    ).run()
                 except _FileDisagreement as error:
                     # Its documents may already be in a shard, so begin again, with the definition for this file.
                     by_reference.add(error.file)
                     name = self.sources[error.file].name
                     tools.note(f"{name}: {error}; tokenizers encodes unit {self.unit.index} of this file")
 
-        record = past_damage(self.unit, attempt, quarantine=context.quarantine_damage)
+        try:
+            record = past_damage(self.unit, attempt, quarantine=context.quarantine_damage)
+        except ChangedSinceScan:
+            ScanJournal(context.store).forget(self.unit.index)
+            raise ChangedSinceScan(
+                f"{self.describe()}: gives other documents than when duplicates were looked for: a file has changed since, or "
+                "a hook gives another text for the same one. Leave the inputs as they are and run the same command again: it "
+                "reads this unit anew, and decides anew what is a duplicate"
+            ) from None
         tools.journal.write(record)
         return record
 
@@ -131,6 +150,7 @@ class _Attempt:
     task: TokenizeUnit
     report: Callable[[Counts], None]
     reading: Reading
+    groups: Iterator[Group]
     reported: float = 0.0
 
     def run(self) -> UnitRecord:
@@ -146,7 +166,7 @@ class _Attempt:
         waiting: deque[Future[_EncodedGroup]] = deque()
         try:
             with shards:
-                for group in self.reading.groups():
+                for group in self.groups:
                     waiting.append(self.pool.submit(self._encode, group))
                     if len(waiting) > context.threads + 1:
                         self._add(shards, waiting.popleft().result())
@@ -173,7 +193,7 @@ class _Attempt:
             tokens=tokens,
             lengths=lengths,
             text_bytes=np.diff(offsets),
-            text_hash=text_hashes(group.texts),
+            text_hash=group.text_hash if group.text_hash is not None else text_hashes(group.texts),
             failed=encoded.failed,
         )
 
@@ -242,4 +262,5 @@ class _Attempt:
             rejects=counts,
             rejects_file=stored,
             examples=faults or tuple(rejects.describe(_MAX_EXAMPLES)),
+            scanned=None if self.task.scanned is None else self.task.scanned.identity,
         )

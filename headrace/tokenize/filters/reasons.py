@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.tokenize.dedup.config import DUPLICATE, NEAR_DUPLICATE
+
 HOOK: Final = "hook"  # the hook gave back None, or nothing but white space
 SHORT: Final = "length:short"  # fewer characters than --min-chars
 LONG: Final = "length:long"  # more characters than --max-chars
@@ -13,7 +15,7 @@ CONTAMINATED: Final = "contaminated"  # with the name of the evaluation: "contam
 TAKEN_DOWN: Final = "taken_down"  # a document of an earlier version, by `headrace filter`
 
 # What stands before the colon, or is all of the reason. `--max-rejects` counts every other reason.
-FILTERED: Final = frozenset({"hook", "length", QUALITY, CONTAMINATED, TAKEN_DOWN})
+FILTERED: Final = frozenset({"hook", "length", QUALITY, CONTAMINATED, DUPLICATE, NEAR_DUPLICATE, TAKEN_DOWN})
 
 
 def was_asked_for(reason: str) -> bool:
