@@ -101,16 +101,17 @@ def lineage_rows(
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-class LineageWriter:
-    """The lineage file of one shard, from RecordBatches; how the rows are spread over them does not show.
+class TableWriter:
+    """A Parquet file like those of `encode_table`, from RecordBatches; how the rows are spread over them does not show.
 
     A row group is encoded as soon as it is full: a shard of one-token documents is millions of rows, which in Arrow's
     memory need ten times the shard's size.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
         self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options(SCHEMA))
+        self._writer = pq.ParquetWriter(self._sink, schema, **_writer_options(schema))
         self._held: list[Any] = []
         self._num_held = 0
 
@@ -127,10 +128,17 @@ class LineageWriter:
         return bytes(self._sink.getvalue())
 
     def _write(self, count: int) -> None:
-        table = pa.Table.from_batches(self._held, SCHEMA)
+        table = pa.Table.from_batches(self._held, self._schema)
         self._writer.write_table(table.slice(0, count).combine_chunks())
         self._held = table.slice(count).to_batches()
         self._num_held -= count
+
+
+class LineageWriter(TableWriter):
+    """The lineage file of one shard."""
+
+    def __init__(self) -> None:
+        super().__init__(SCHEMA)
 
 
 def as_rejects(table: Any) -> Any:

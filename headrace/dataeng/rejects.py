@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from headrace.dataeng.lineage import REJECTS_SCHEMA, as_rejects, encode_table, place
+from headrace.dataeng.lineage import REJECTS_SCHEMA, TableWriter, as_rejects, encode_table, place
 from headrace.dataeng.sources.base import BATCH_ROWS
 
 ORIGINALS: Final = pa.schema(
@@ -146,6 +147,17 @@ class Rejects:
 
 def _nulls(count: int) -> Any:
     return pa.table([pa.nulls(count, field.type) for field in ORIGINALS], ORIGINALS)
+
+
+def join_rejects(files: Iterable[bytes]) -> bytes:
+    """One file with the rows of many, in order. In memory is what it takes on disk, and one row group of theirs."""
+    writer = TableWriter(REJECTS_SCHEMA)
+    for data in files:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        for number in range(file.num_row_groups):
+            for batch in as_rejects(file.read_row_group(number, use_threads=False)).to_batches():
+                writer.add(batch)
+    return writer.finish()
 
 
 def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

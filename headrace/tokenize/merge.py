@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
+from headrace.dataeng.lineage import encode_table
+from headrace.dataeng.rejects import join_rejects
 from headrace.dataeng.sources.location import is_below
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import read_head, split_version
@@ -183,7 +184,6 @@ def _publish(
 ) -> DatasetManifest:
     manifests = [dataset.manifest for dataset in datasets]
     table = ShardTable.from_rows(row for record in records for row in record.shards)
-    rejects = [read_table(dataset.read(REJECTS)).cast(REJECTS_SCHEMA) for dataset in datasets]
     by_reason = Counter[str]()
     for manifest in manifests:
         by_reason.update(manifest.rejects)
@@ -192,7 +192,7 @@ def _publish(
             SHARDS: table.to_parquet(),
             SOURCES: encode_table(sources),
             TOKENIZER: datasets[0].read(TOKENIZER),
-            REJECTS: encode_table(pa.concat_tables(rejects)),
+            REJECTS: join_rejects(dataset.read(REJECTS) for dataset in datasets),
         },
         None,
     )

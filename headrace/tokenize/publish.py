@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import Any, Final
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import REJECTS_SCHEMA, as_rejects, encode_table
+from headrace.dataeng.lineage import encode_table
+from headrace.dataeng.rejects import join_rejects
 from headrace.dataeng.sources.base import SourceFile
 from headrace.dataeng.storage import Store
+from headrace.dataeng.threads import map_ahead
 from headrace.errors import BudgetError, DamageError
 from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.dataset import SHARDS, Counts, DatasetManifest, TokenizerId, content_hash
@@ -73,7 +75,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
     _check_budget(totals, rejects, records, max_rejects)
 
     table = ShardTable.from_rows(shard for record in records for shard in record.shards)
-    sources, rejected = _source_table(job.sources, records), _reject_table(store, records)
+    sources = _source_table(job.sources, records)
     parent: DatasetManifest | None = None
     change: dict[str, Any] = {"kind": job.kind}
     config, inputs = job.resolved, job.inputs
@@ -83,14 +85,13 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         table = ShardTable.concatenate([job.parent.shards, table])
         sources = pa.concat_tables([read_table(job.parent.read(SOURCES)), sources])
         inputs = inputs_of(listing_of(sources))
-        rejected = pa.concat_tables([as_rejects(read_table(job.parent.read(REJECTS))), rejected])
         totals = {name: count + getattr(parent.counts, name) for name, count in totals.items()}
         rejects.update(parent.rejects)
     contents = {
         SHARDS: table.to_parquet(),
         SOURCES: encode_table(sources),
         TOKENIZER: job.tokenizer,
-        REJECTS: encode_table(rejected),
+        REJECTS: _rejects_file(store, records, job.parent),
     }
     stored, files = name_files(contents, parent)
     manifest = DatasetManifest(
@@ -212,16 +213,11 @@ def _enough(rejected: int, rows: int) -> float:
     return -(-rejected * 1000 // rows) / 1000
 
 
-def _reject_table(store: Store, records: Sequence[UnitRecord]) -> Any:
-    """`rejects.parquet` as a table: a row a rejected row, in order."""
-    import pyarrow as pa
-
-    def read(name: str) -> Any:
-        return as_rejects(read_table(store.read(name)))
-
+def _rejects_file(store: Store, records: Sequence[UnitRecord], parent: Dataset | None) -> bytes:
+    """`rejects.parquet`: a row a rejected row, in order, behind those of the version before."""
     names = [record.rejects_file.name for record in records if record.rejects_file is not None]
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        return pa.concat_tables([REJECTS_SCHEMA.empty_table(), *pool.map(read, names)])
+    before = [] if parent is None else [parent.read(REJECTS)]
+    return join_rejects(chain(before, map_ahead(store.read, names, threads=16, ahead=32)))
 
 
 def _source_table(sources: Sequence[SourceFile], records: Sequence[UnitRecord]) -> Any:

@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table
+from headrace.dataeng.lineage import encode_table
+from headrace.dataeng.rejects import join_rejects
 from headrace.dataeng.threads import map_ahead
 from headrace.errors import BudgetError, DamageError, UsageError
 from headrace.manifests.dataset import SHARDS, Counts, DatasetManifest, content_hash
@@ -231,15 +233,14 @@ def _publish(
         raise DamageError(
             f"documents do not add up ({expected}); nothing is published. This is a bug in headrace"
         )
-    rejects = [read_table(dataset.read(REJECTS)).cast(REJECTS_SCHEMA)]
-    for record in records:
-        assert record.rejects_file is not None
-        rejects.append(read_table(store.read(record.rejects_file.name)).cast(REJECTS_SCHEMA))
+    taken_down = (
+        store.read(record.rejects_file.name) for record in records if record.rejects_file is not None
+    )
     contents = {
         SHARDS: table.to_parquet(),
         SOURCES: encode_table(_sources_without(dataset, records)),
         TOKENIZER: dataset.read(TOKENIZER),
-        REJECTS: encode_table(pa.concat_tables(rejects)),
+        REJECTS: join_rejects(chain([dataset.read(REJECTS)], taken_down)),
     }
     stored, files = name_files(contents, parent)
     by_reason = Counter(parent.rejects)

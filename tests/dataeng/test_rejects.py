@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.dataeng.lineage import REJECTS_SCHEMA, place
-from headrace.dataeng.rejects import ORIGINALS, Place, Rejects
+from headrace.dataeng import lineage
+from headrace.dataeng.lineage import REJECTS_SCHEMA, encode_table, place
+from headrace.dataeng.rejects import ORIGINALS, Place, Rejects, join_rejects
 
 # A slice either has byte offsets or has none, and so it is drawn with its source and row group.
 SLICES = [
@@ -116,3 +119,20 @@ def test_whole_batches_of_one_reason_are_one_entry() -> None:
     for first in range(0, 10_240, 1_024):
         rejects.add(SLICES[0], np.arange(first, first + 1_024), None, "null")
     assert [(row["row"], row["rows"]) for row in table(rejects)] == [(0, 10_240)]
+
+
+@pytest.mark.parametrize("cuts", [[], [0, 1], [10], [64, 128, 129, 200], list(range(0, 300, 7))])
+def test_files_are_joined_to_the_file_of_a_table_written_whole(
+    monkeypatch: pytest.MonkeyPatch, cuts: list[int]
+) -> None:
+    """So that memory does not follow the number of rejects."""
+    monkeypatch.setattr(lineage, "_ROW_GROUP", 64)
+    whole = rejects_of([(SLICES[row % 3], row, ["null", "empty"][row % 7 == 0]) for row in range(300)])
+    table = pq.read_table(pa.BufferReader(whole.to_parquet())).cast(REJECTS_SCHEMA)
+    bounds = [0, *cuts, 300]
+    parts = [encode_table(table.slice(begin, end - begin)) for begin, end in pairwise(bounds)]
+    assert join_rejects(iter(parts)) == whole.to_parquet() == encode_table(table)
+
+
+def test_no_files_are_joined_to_an_empty_file() -> None:
+    assert join_rejects([]) == Rejects().to_parquet()
