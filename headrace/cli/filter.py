@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.cli.counter import counter
     from headrace.dataeng.cores import num_cores
     from headrace.errors import UsageError
     from headrace.tokenize.takedown import take_down
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--threads {args.threads}: expected 1 or more")
     takedown, listed = _takedown(args)
     threads = num_cores() if args.threads is None else args.threads
-    outcome = take_down(args.dataset, takedown, threads=threads, rehearse=args.dry_run)
+    with counter(quiet=args.json) as show:
+        outcome = take_down(args.dataset, takedown, threads=threads, rehearse=args.dry_run, on_progress=show)
     missing = [] if listed is None or outcome.already_complete else listed.not_found()
     if args.json:
         from headrace.cli.outcome import print_json

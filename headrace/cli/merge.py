@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.cli.counter import counter
     from headrace.cli.outcome import as_value, dataset_table, print_json
     from headrace.dataeng.cores import num_cores
     from headrace.errors import UsageError
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.threads is not None and args.threads < 1:
         raise UsageError(f"--threads {args.threads}: expected 1 or more")
     threads = num_cores() if args.threads is None else args.threads
-    manifest, already_complete = merge(args.datasets, args.out, threads=threads)
+    with counter(quiet=args.json) as show:
+        manifest, already_complete = merge(args.datasets, args.out, threads=threads, on_progress=show)
     if args.json:
         outcome = Outcome(manifest=manifest, already_complete=already_complete, ignored=())
         print_json(as_value(outcome))

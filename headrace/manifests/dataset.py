@@ -160,6 +160,11 @@ class DatasetManifest:
         names = [plain_name(name) for name in self.files] if type(self.files) is dict else []
         if SHARDS not in names or len(set(names)) < len(names):
             raise InputError(f"{where}: lists no {SHARDS}, or a file twice; the manifest is refused")
+        if type(self.change.get("kind")) is not str:
+            raise InputError(f"{where}: change says no kind; the manifest is refused")
+        mixed = self.config.get("mixed", [])
+        if type(mixed) is not list or any(type(name) is not str for name in mixed):
+            raise InputError(f"{where}: config.mixed is not a list of names; the manifest is refused")
         if self.parent is not None and not re.fullmatch(r"[0-9a-f]{64}", self.parent):
             raise InputError(
                 f"{where}: parent {self.parent[:80]!r} is not a SHA-256; the manifest is refused"

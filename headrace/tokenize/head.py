@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from headrace.dataeng.mds import INDEX, IndexEntry, encode_index
 from headrace.dataeng.storage import Store
-from headrace.errors import MismatchError
+from headrace.errors import DamageError, MismatchError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import (
     MANIFEST,
@@ -51,6 +51,7 @@ def make_newest(
     """Publishes. All shards and lineage of `table` are stored already.
 
     Raises:
+        DamageError: what lies where the parent's manifest is to be kept is something else; nothing was published.
         MismatchError: another version has become the newest since `parent` was; nothing was published.
     """
     for name, data in stored.items():
@@ -60,7 +61,11 @@ def make_newest(
         store.write(INDEX, index_file(manifest, table))
         store.write(MANIFEST, head)
         return
-    store.create(archived_manifest(parent.hash), parent.to_bytes())
+    if not store.create(archived_manifest(parent.hash), parent.to_bytes()):
+        raise DamageError(
+            f"{store.describe(archived_manifest(parent.hash))}: is not the manifest whose hash is in its name. Nothing was "
+            "published; restore or remove it, and run the command again"
+        )
     if not store.replace(MANIFEST, head, expected=parent.to_bytes()) and store.read(MANIFEST) != head:
         raise MismatchError(
             f"{store.describe(MANIFEST)}: the dataset is no longer at version {parent.hash[:16]}, from which this change "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from headrace.tokenize.claim import claim_new, only_job_in
 from headrace.tokenize.head import make_newest, name_files
 from headrace.tokenize.journal import Journal, UnitRecord, differences, files_of, is_intact
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, inputs_of, listing_of, sweep
+from headrace.tokenize.threaded import Progress, in_order, no_progress
 from headrace.tokenize.tidy import tidy_up
 
 _SHOWN: Final = 5
@@ -44,7 +44,9 @@ class _Part:
     rows: tuple[ShardRow, ...]
 
 
-def merge(uris: Sequence[str], out: str, *, threads: int = 4) -> tuple[DatasetManifest, bool]:
+def merge(
+    uris: Sequence[str], out: str, *, threads: int = 4, on_progress: Progress = no_progress
+) -> tuple[DatasetManifest, bool]:
     """The dataset `out` of all documents of `uris`, and whether it had been complete before.
 
     Raises:
@@ -81,7 +83,7 @@ def merge(uris: Sequence[str], out: str, *, threads: int = 4) -> tuple[DatasetMa
         if store.exists(MANIFEST):
             return _finished(store, change), True
         claim_new(store, {"change": change})
-        records = _copy(store, list(_parts(datasets)), threads)
+        records = _copy(store, _parts(datasets), threads, on_progress)
         manifest = _publish(store, datasets, change, sources, records)
         Journal(store).remove()
         return manifest, False
@@ -129,7 +131,7 @@ def _parts(datasets: Sequence[Dataset]) -> list[_Part]:
     return parts
 
 
-def _copy(store: Store, parts: Sequence[_Part], threads: int) -> list[UnitRecord]:
+def _copy(store: Store, parts: Sequence[_Part], threads: int, on_progress: Progress) -> list[UnitRecord]:
     """A record for every part, in order; those of an earlier run are believed if their files are intact."""
     journal = Journal(store)
     earlier = journal.records()
@@ -145,13 +147,7 @@ def _copy(store: Store, parts: Sequence[_Part], threads: int) -> list[UnitRecord
         journal.write(record)
         return record
 
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        futures = [pool.submit(copy, part) for part in parts]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return in_order(copy, parts, threads, "units copied", on_progress)
 
 
 def _copy_shard(store: Store, part: _Part, number: int, row: ShardRow) -> ShardRow:

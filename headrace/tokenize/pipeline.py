@@ -21,7 +21,7 @@ from headrace.dataeng.sources.base import Columns
 from headrace.dataeng.sources.discover import Discovered, discover
 from headrace.dataeng.sources.location import is_below, open_input
 from headrace.dataeng.storage import Store, redact
-from headrace.dataeng.versions import history, read_head
+from headrace.dataeng.versions import history, read_head, split_version
 from headrace.errors import IncompleteError, MismatchError, UsageError
 from headrace.manifests.dataset import MANIFEST, DatasetManifest
 from headrace.tokenize.append import identity_of, made_by, open_newest, require_fitting
@@ -305,6 +305,10 @@ def _read(
     if store.is_local and store.local_root.exists() and not store.local_root.is_dir():
         raise UsageError(
             f"--out {store.describe()}: a file is there; give a directory, which need not exist yet"
+        )
+    if not onto and split_version(out)[1] is not None:
+        raise UsageError(
+            f"--out {store.describe()}: a name that ends like a version of another dataset; leave the @ out of it"
         )
     parent = open_newest(out) if onto else None
     tokenizer_bytes = _definition(tokenizer, config.tokenizer_recipe, parent)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -37,6 +36,7 @@ from headrace.tokenize.journal import (
 )
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, sweep
 from headrace.tokenize.rewrite import checked_lineage, without
+from headrace.tokenize.threaded import Progress, in_order, no_progress
 from headrace.tokenize.tidy import tidy_up
 
 _COLUMNS: Final = ("source", "text_bytes", "tokens")  # of every document that goes
@@ -110,7 +110,14 @@ class TakedownOutcome:
         return found
 
 
-def take_down(uri: str, takedown: Takedown, *, threads: int = 4, rehearse: bool = False) -> TakedownOutcome:
+def take_down(
+    uri: str,
+    takedown: Takedown,
+    *,
+    threads: int = 4,
+    rehearse: bool = False,
+    on_progress: Progress = no_progress,
+) -> TakedownOutcome:
     """Makes the version without those documents the newest; with `rehearse` only says which they are.
 
     Raises:
@@ -121,7 +128,7 @@ def take_down(uri: str, takedown: Takedown, *, threads: int = 4, rehearse: bool 
     """
     dataset = open_newest(uri)
     if rehearse:
-        affected = tuple(_scan(dataset, takedown, threads))
+        affected = tuple(_scan(dataset, takedown, threads, on_progress))
         _require_some(dataset, affected)
         return TakedownOutcome(parent=dataset.manifest, affected=affected, manifest=None)
     with only_job_in(dataset.store):
@@ -130,17 +137,17 @@ def take_down(uri: str, takedown: Takedown, *, threads: int = 4, rehearse: bool 
         if head.change == takedown.change:
             tidy_up(dataset.store)
             return TakedownOutcome(parent=head, affected=(), manifest=head, already_complete=True)
-        affected = tuple(_scan(dataset, takedown, threads))
+        affected = tuple(_scan(dataset, takedown, threads, on_progress))
         _require_some(dataset, affected)
         claim(dataset, {ONTO: head.hash, "change": takedown.change})
         dataset.store.clean_temporaries()
-        records = _rewrite(dataset, takedown, affected, threads)
+        records = _rewrite(dataset, takedown, affected, threads, on_progress)
         manifest = _publish(dataset, takedown, affected, records)
         Journal(dataset.store).remove()
         return TakedownOutcome(parent=head, affected=affected, manifest=manifest)
 
 
-def _scan(dataset: Dataset, takedown: Takedown, threads: int) -> list[Affected]:
+def _scan(dataset: Dataset, takedown: Takedown, threads: int, on_progress: Progress) -> list[Affected]:
     def look(shard: int) -> Affected | None:
         lineage = checked_lineage(dataset, dataset.shards.row(shard), takedown.columns)
         going = lineage.filter(takedown.dropped(lineage))
@@ -156,11 +163,12 @@ def _scan(dataset: Dataset, takedown: Takedown, threads: int) -> list[Affected]:
         )
 
     shards = range(dataset.shards.num_shards)
-    return [
-        found
-        for found in map_ahead(look, shards, threads=threads, ahead=4 * threads, name="headrace-scan")
-        if found is not None
-    ]
+    affected: list[Affected] = []
+    looked = map_ahead(look, shards, threads=threads, ahead=4 * threads, name="headrace-scan")
+    for done, found in enumerate(looked, start=1):
+        affected += [] if found is None else [found]
+        on_progress("shards looked at", done, len(shards))
+    return affected
 
 
 def _require_some(dataset: Dataset, affected: Sequence[Affected]) -> None:
@@ -179,7 +187,7 @@ def _require_some(dataset: Dataset, affected: Sequence[Affected]) -> None:
 
 
 def _rewrite(
-    dataset: Dataset, takedown: Takedown, affected: Sequence[Affected], threads: int
+    dataset: Dataset, takedown: Takedown, affected: Sequence[Affected], threads: int, on_progress: Progress
 ) -> list[UnitRecord]:
     """A record for every affected shard, in order; those of an earlier run are believed if their files are intact."""
     store, first = dataset.store, dataset.manifest.next_unit
@@ -198,13 +206,7 @@ def _rewrite(
         Journal(store).write(record)
         return record
 
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        futures = [pool.submit(rewrite, item) for item in enumerate(affected, start=first)]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return in_order(rewrite, list(enumerate(affected, start=first)), threads, "shards written", on_progress)
 
 
 def _publish(

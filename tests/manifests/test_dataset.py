@@ -69,6 +69,9 @@ def test_law_1_shards_swapped_at_equal_size_are_another_content(tmp_path: Path) 
         ("surprise", 1, "unknown entries"),
         ("next_unit", -1, "next_unit is -1"),
         ("change", [], "change is"),
+        ("change", {"kind": 1}, "change says no kind"),
+        ("config", {"mixed": 1}, "config.mixed is not a list"),
+        ("config", {"mixed": [[]]}, "config.mixed is not a list"),
         ("parent", "0" * 63, "not a SHA-256"),
         ("parent", 1, "parent is 1"),
         (

@@ -152,7 +152,7 @@ def test_a_source_with_the_name_of_another_that_is_there_is_refused(
 
 
 def test_what_would_be_tokenized_otherwise_is_refused_with_each_difference(
-    grown: Path, tmp_path: Path
+    grown: Path, command: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "other.parquet"
     write_parquet(path, some_texts(8, 20))
@@ -168,6 +168,7 @@ def test_what_would_be_tokenized_otherwise_is_refused_with_each_difference(
     first = Dataset.open(grown).manifest.parent
     assert first is not None
     assert "newest version" in Append(path).run(f"{grown}@{first[:12]}", code=2).stderr
+    assert "ends like a version" in command.run(tmp_path / "new@0123abcd", code=2).stderr
     assert "holds no dataset" in Append(path).run(tmp_path / "absent", code=2).stderr
 
 

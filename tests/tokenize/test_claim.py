@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.dataeng.dataset import Dataset
-from headrace.errors import IncompleteError, MismatchError
+from headrace.errors import DamageError, IncompleteError, MismatchError
 from headrace.tokenize.claim import ONTO, claim
 from headrace.tokenize.head import make_newest
 from headrace.tokenize.journal import Journal
@@ -59,6 +59,15 @@ def test_a_head_that_was_replaced_by_another_is_never_replaced_again_from_its_pa
     # The same change, made by two: both are content.
     make_newest(stale.store, Dataset.open(root).manifest, Dataset.open(root).shards, {}, stale.manifest)
     assert verify(str(root)).ok
+
+
+def test_what_lies_where_the_parent_is_to_be_kept_is_looked_at(root: Path) -> None:
+    """Or the chain of parents would lead to something else."""
+    parent = Dataset.open(root).manifest.hash
+    (root / f"manifest.{parent[:16]}.json").write_text("{}")
+    with pytest.raises(DamageError, match="is not the manifest whose hash is in its name"):
+        take_down(str(root), where("tokens = 5"))
+    assert Dataset.open(root).manifest.hash == parent
 
 
 @pytest.mark.s3
