@@ -101,12 +101,16 @@ def step(draw: Callable[[Any], Any], model: Model, work: Path) -> Model:
 
         left = [each for each in model.documents if selected(each) == (kind == "keep")]
         before = (model.root / MANIFEST).read_bytes()
-        if len(left) in (0, len(model.documents)):
+        takedown = where(text, keep=kind == "keep")
+        if Dataset.open(model.root).manifest.change == takedown.change:  # the same command again
+            assert take_down(str(model.root), takedown).already_complete
+            assert (model.root / MANIFEST).read_bytes() == before
+        elif len(left) in (0, len(model.documents)):
             with pytest.raises((UsageError, BudgetError)):
-                take_down(str(model.root), where(text, keep=kind == "keep"))
+                take_down(str(model.root), takedown)
             assert (model.root / MANIFEST).read_bytes() == before
         else:
-            outcome = take_down(str(model.root), where(text, keep=kind == "keep"), threads=2)
+            outcome = take_down(str(model.root), takedown, threads=2)
             assert outcome.total("documents") == len(model.documents) - len(left)
             model.taken_down += len(model.documents) - len(left)
             model.documents = left
