@@ -27,7 +27,7 @@ from headrace.tokenize.filters.config import Decontamination
 from headrace.tokenize.filters.reasons import CONTAMINATED
 
 # Runs that are kept in mind: 9 bytes each, and 2 to 4 for the sieve, in every worker.
-MAX_RUNS: Final = 1 << 25
+MAX_RUNS: Final = 1 << 24
 # Texts of fewer words are not looked for: they are in too many documents by chance.
 SHORTEST: Final = 8
 _NOTHING: Final = frozenset({NULL, EMPTY, BLANK, NO_TEXT})  # an evaluation may lack an answer here and there
@@ -49,67 +49,90 @@ def read_evaluations(config: Decontamination) -> Evaluations:
     Raises:
         InputError: a file that cannot be read whole, without the column, or without a text that is long enough; too many.
     """
-    size = config.ngram
-    shortest = min(SHORTEST, size)
-    runs: list[NDArray[np.uint64]] = []
-    owners: list[NDArray[np.uint8]] = []
-    starts: list[NDArray[np.uint64]] = []
-    short_sizes = set[int]()
+    runs = _Runs(config.ngram)
     told: list[dict[str, Any]] = []
     names = [_name(where) for where in config.places]
     for owner, where in enumerate(config.places):
         digest, texts, too_short, found = hashlib.sha256(), 0, 0, 0
         for column in _columns(where, config.columns):
             offsets, data = string_buffers(column)
-            texts += len(column)
             for begin, end in pairwise(offsets.tolist()):
                 digest.update((end - begin).to_bytes(8, "little"))
                 digest.update(data[begin:end])
             words, word_offsets = word_hashes(np.frombuffer(data, np.uint8), offsets)
-            lengths = np.diff(word_offsets)
-            too_short += int((lengths < shortest).sum())
-            sizes = {size, *np.unique(lengths[(lengths >= shortest) & (lengths < size)]).tolist()}
-            for length in sizes:
-                hashes, of_text = run_hashes(words, word_offsets, length)
-                if length < size:  # all of the text, not a part of a longer one
-                    hashes = hashes[lengths[of_text] == length]
-                    short_sizes.add(length)
-                    begins, of_start = run_hashes(words, word_offsets, shortest)
-                    firsts = np.flatnonzero(np.diff(of_start, prepend=-1))  # of each text the first
-                    starts.append(begins[firsts][lengths[of_start[firsts]] == length])
-                runs.append(hashes)
-                owners.append(np.full(len(hashes), owner, np.uint8))
-                found += len(hashes)
+            texts += len(column)
+            too_short += int((np.diff(word_offsets) < runs.shortest).sum())
+            found += runs.add(words, word_offsets, owner)
         if not found:
             raise InputError(
-                f"--decontaminate {redact(where)}: none of its {texts:,} texts has {shortest} words, so nothing would be "
+                f"--decontaminate {redact(where)}: none of its {texts:,} texts has {runs.shortest} words, so nothing would be "
                 "looked for; is it the right column (--decontaminate-column)?"
             )
         told.append(
             {"name": names[owner], "texts": texts, "too_short": too_short, "sha256": digest.hexdigest()}
         )
-    every_run, first = np.unique(np.concatenate(runs), return_index=True)
-    if len(every_run) > MAX_RUNS:
-        raise InputError(
-            f"--decontaminate: {len(every_run):,} different runs of {size} words; {MAX_RUNS:,} are the most that are held in "
-            "memory. Leave out what is no evaluation, or decontaminate in several jobs"
-        )
-    known = Known(
-        size=size,
-        shortest=shortest,
-        runs=every_run,
-        owners=np.concatenate(owners)[first],
-        short_sizes=np.array(sorted(short_sizes, reverse=True), np.int64),
-        short_starts=np.unique(np.concatenate([np.empty(0, np.uint64), *starts])),
-    )
+    known = runs.known()
     described = {
-        "ngram": size,
+        "ngram": config.ngram,
         "share": config.share,
         "columns": list(config.columns),
         "evaluations": told,
-        "runs": len(every_run),
+        "runs": len(known.runs),
     }
     return Evaluations(known, tuple(names), config.share, described)
+
+
+class _Runs:
+    """Runs of words as they are found; of those that are found again, the first owner's."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self.shortest = size, min(SHORTEST, size)
+        self._runs, self._owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
+        self._num_held = 0
+        self._starts = [np.empty(0, np.uint64)]
+        self._short_sizes = set[int]()
+
+    def add(self, words: NDArray[np.uint64], offsets_T: NDArray[np.int64], owner: int) -> int:
+        """How many runs there are in T texts. Raises InputError for too many different ones in all."""
+        lengths_T = np.diff(offsets_T)
+        short_T = (lengths_T >= self.shortest) & (lengths_T < self._size)
+        found = [run_hashes(words, offsets_T, self._size)[0]]
+        for length in np.unique(lengths_T[short_T]).tolist():
+            hashes, texts = run_hashes(words, offsets_T, length)
+            found.append(hashes[lengths_T[texts] == length])  # all of a text, not a part of a longer one
+            self._short_sizes.add(length)
+        if short_T.any():
+            hashes, texts = run_hashes(words, offsets_T, self.shortest)
+            is_first = np.diff(texts, prepend=-1) > 0
+            self._starts.append(hashes[is_first & short_T[texts]])
+        count = sum(map(len, found))
+        self._runs += found
+        self._owners.append(np.full(count, owner, np.uint8))
+        self._num_held += count
+        if self._num_held > MAX_RUNS + MAX_RUNS // 2:
+            self._merge()
+        return count
+
+    def _merge(self) -> None:
+        runs, first = np.unique(np.concatenate(self._runs), return_index=True)
+        if len(runs) > MAX_RUNS:
+            raise InputError(
+                f"--decontaminate: {len(runs):,} different runs of {self._size} words or fewer; {MAX_RUNS:,} are the most that "
+                "are held in memory. Leave out what is no evaluation"
+            )
+        self._runs, self._owners = [runs], [np.concatenate(self._owners)[first]]
+        self._num_held = len(runs)
+
+    def known(self) -> Known:
+        self._merge()
+        return Known(
+            size=self._size,
+            shortest=self.shortest,
+            runs=self._runs[0],
+            owners=self._owners[0],
+            short_sizes=np.array(sorted(self._short_sizes, reverse=True), np.int64),
+            short_starts=np.unique(np.concatenate(self._starts)),
+        )
 
 
 def _name(where: str) -> str:

@@ -159,8 +159,19 @@ def test_an_evaluation_that_cannot_be_read_whole_is_refused(
 
 def test_more_runs_than_fit_the_memory_are_refused(questions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decontamination, "MAX_RUNS", 3)
-    with pytest.raises(InputError, match="different runs of 13 words; 3 are the most"):
+    with pytest.raises(InputError, match="different runs of 13 words or fewer; 3 are the most"):
         reasons([questions], [])
+
+
+def test_runs_that_are_found_again_and_again_take_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decontamination, "MAX_RUNS", 30)
+    places = [
+        write_jsonl(tmp_path / f"{number}.jsonl", [{"text": QUESTION}, {"text": SHORT}])
+        for number in range(9)
+    ]
+    assert reasons(places, [QUESTION, f"... {SHORT}", "x"]) == ["contaminated:0.jsonl"] * 2 + [None]
 
 
 @pytest.mark.parametrize(
