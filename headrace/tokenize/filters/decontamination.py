@@ -144,7 +144,11 @@ def _columns(where: str, columns: tuple[str, ...]) -> Iterator[Any]:
     """The texts of a place as Arrow arrays without nulls. A .txt file is a text, of other files every row is one."""
     whole = where.lower().endswith(".txt")
     for name in columns or (None,):
-        found = discover([where], text_column=None if whole else name, whole_files=whole)
+        try:
+            found = discover([where], text_column=None if whole else name, whole_files=whole)
+        except InputError as error:
+            said = str(error).replace("--text-column", "--decontaminate-column")
+            raise InputError(f"--decontaminate {redact(where)}: {said}") from None
         for source in found.sources:
             for part in source.slices:
                 for batch in read_slice(source, part, found.columns):

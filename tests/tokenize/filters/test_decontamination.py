@@ -141,8 +141,9 @@ def test_what_is_looked_for_stands_in_the_manifest_and_where_it_lies_does_not(
 @pytest.mark.parametrize(
     ("content", "how", "message"),
     [
-        (None, {}, "no such file"),
-        ('{"question": "x"}\n', {}, "question"),
+        (None, {}, r"--decontaminate .*e\.jsonl: .*no such file"),
+        ('{"question": "x"}\n', {}, "name the text with --decontaminate-column: one of 'question'"),
+        ('{"question": "x"}\n', {"columns": ("question", "answer")}, "no column 'answer'"),
         ('{"text": "too short"}\n', {}, "none of its 1 texts has 8 words"),
         ('{"text": "x"}\n{"text": \n', {}, "row 1: not_json. An evaluation of which a part cannot be read"),
         ('{"text": "x"}\n{"text": ["a", "b"]}\n', {}, "row 1: not_text"),
