@@ -72,7 +72,8 @@ case $code in
   3 | 75) again=yes limit={retries} ;;  # a worker died; too early
 esac
 if [ $again = yes ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt $limit ]; then
-  scontrol requeue "$SLURM_JOB_ID" && exit
+  # Not by SLURM_JOB_ID: the last job of an array has the number of the array, and all of it would be begun again.
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID" && exit
 fi
 exit $code
 """

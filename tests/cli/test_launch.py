@@ -60,7 +60,7 @@ def in_slurm(environment: dict[str, str], task: int, restarts: int = 0) -> dict[
         **environment,
         "SLURM_ARRAY_JOB_ID": "77",
         "SLURM_ARRAY_TASK_ID": str(task),
-        "SLURM_JOB_ID": str(78 + task),
+        "SLURM_JOB_ID": "77",  # of the last one; the others have numbers of their own
         "SLURM_CPUS_PER_TASK": "1",
         "SLURM_RESTART_COUNT": str(restarts),
     }
@@ -113,7 +113,7 @@ def test_a_slurm_job_is_requeued_for_what_need_not_happen_again(
     (tmp_path / "tools" / "headrace").write_text(f"#!/bin/sh\nexit {code}\n")
     ended = subprocess.run(["bash", script], env=in_slurm(environment, 0, restarts), check=False, timeout=60)
     assert ended.returncode == (0 if requeued else code)
-    assert told(tmp_path) == (["scontrol requeue 78"] if requeued else [])
+    assert told(tmp_path) == (["scontrol requeue 77_0"] if requeued else [])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_slurm_job_goes_on_after_its_time_limit_and_ends_when_it_is_cancelled(
         time.sleep(0.01)
     job.send_signal(number)
     assert job.wait(timeout=60) == code
-    assert told(tmp_path) == (["scontrol requeue 78"] if requeued else [])
+    assert told(tmp_path) == (["scontrol requeue 77_0"] if requeued else [])
 
 
 def kubernetes_jobs(headrace: Command, *words: str) -> list[dict[str, Any]]:
