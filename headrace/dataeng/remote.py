@@ -23,7 +23,8 @@ from typing import Any, Final, TypeVar, cast
 from headrace.dataeng.uris import missing_client, redact
 from headrace.errors import HeadraceError, InputError
 
-PATIENCE_S: Final = 60.0  # no operation is begun anew after this
+# No operation is begun anew after this. A job on spot machines may want to wait longer for its store.
+PATIENCE_S: Final = float(os.environ.get("HEADRACE_STORE_PATIENCE_S", "60"))
 _REQUEST_S: Final = 60.0  # and none may take longer; more for what is large
 _LISTING_S: Final = 600.0
 _SLOWEST: Final = 1 << 20  # bytes a second, of an upload

@@ -20,6 +20,7 @@ from headrace.dataeng.sources.location import (
     open_input,
     same_file,
 )
+from headrace.dataeng.sources.sidecars import is_sidecar
 from headrace.dataeng.storage import redact
 from headrace.errors import DamageError, InputError
 
@@ -111,7 +112,8 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
     for place in places:
         below = list_directory(place)
         if below is not None:
-            data = [uri for uri in below if _is_data(uri)]
+            named = {uri.rpartition("/")[0] for uri in below if _data_suffix(uri) in _KNOWN_DATA}
+            data = [uri for uri in below if _is_data(uri, beside_data=uri.rpartition("/")[0] in named)]
             ignored += sorted(set(below).difference(data))
             if not data:
                 problems.append(f"{redact(place)}: a directory without {_FORMAT_NAMES}")
@@ -199,19 +201,24 @@ def _suffixes(uri: str) -> list[str]:
     return re.split(r"[/\\]", uri.lower())[-1].split(".")[1:]
 
 
-def _is_data(uri: str) -> bool:
+def _data_suffix(uri: str) -> str | None:
+    """The last extension that does not only say how the file is packed."""
+    return next((suffix for suffix in reversed(_suffixes(uri)) if suffix not in _WRAPPERS), None)
+
+
+def _is_data(uri: str, *, beside_data: bool) -> bool:
     """Whether a file found in a directory is data: by extension, or where that says little by its first bytes."""
-    suffixes = _suffixes(uri)
-    while suffixes and suffixes[-1] in _WRAPPERS:
-        suffixes.pop()
-    if suffixes and suffixes[-1] != "json":
-        return suffixes[-1] in _KNOWN_DATA
-    # Beside data, `.json` is as often a description of it as data: it counts if its first line is an object.
+    suffix = _data_suffix(uri)
+    if suffix not in (None, "json"):
+        return suffix in _KNOWN_DATA
+    # `.json` is as often a description of data as data: it counts if its first line is an object.
     found = _look(uri)
-    if not suffixes and _format_of(found.inner) is not None:
+    if suffix is None and _format_of(found.inner) is not None:
         return True
     from headrace.dataeng.sources.jsonl import begins_with_a_row
 
+    if suffix == "json" and is_sidecar(uri, found.inner, beside_data=beside_data):
+        return False
     return begins_with_a_row(found.inner)
 
 

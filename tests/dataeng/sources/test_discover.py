@@ -178,6 +178,20 @@ def test_json_in_a_directory_is_data_if_its_first_line_is_a_row(tmp_path: Path) 
     assert [Path(name).name for name in found.ignored] == ["about.json", "list.json"]
 
 
+def test_a_description_of_the_data_beside_it_does_not_stop_a_directory(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "data.parquet")
+    (tmp_path / "dataset_info.json").write_text(
+        '{"description": "of the data", "features": {"text": {}}}\n{}\n'
+    )
+    (tmp_path / "about.json").write_text('{"text": "of the data"}\n')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "one.json").write_text('{"text": "alone in its folder"}\n')
+    (tmp_path / "two.json").write_text('{"text": "y"}\n{"text": "z"}\n')
+    found = discover([str(tmp_path)])
+    assert [Path(s.name).name for s in found.sources] == ["data.parquet", "one.json", "two.json"]
+    assert [Path(name).name for name in found.ignored] == ["about.json", "dataset_info.json"]
+
+
 def test_compression_is_told_by_its_first_bytes_whatever_the_name(tmp_path: Path) -> None:
     plain, packed = tmp_path / "plain.jsonl.gz", tmp_path / "packed.jsonl"
     plain.write_bytes(b'{"text": "x"}\n')
