@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from headrace.errors import UsageError
 
@@ -50,7 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.cli.job_files import JobFile, kubernetes, slurm
 
-    _check(args)
+    parsed = _check(args)
+    if parsed.dedup != "none" and not parsed.scan:
+        print(
+            "headrace: duplicates have to be found first: before this job, run that of the same command with --scan added",
+            file=sys.stderr,
+        )
     job = JobFile(
         name=args.name,
         shares=args.shares,
@@ -63,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> argparse.Namespace:
+    """Returns the arguments behind --."""
     import re
 
     if not 1 <= args.shares <= _MAX_SHARES or args.cpus < 1:
@@ -84,10 +91,10 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--secret {args.secret!r}: expected, with k8s, the name of a Secret in its namespace"
         )
-    _check_command(args.command)
+    return _check_command(args.command)
 
 
-def _check_command(command: list[str]) -> None:
+def _check_command(command: list[str]) -> argparse.Namespace:
     """Parsed as it will be, so that a mistake shows here and not on a node."""
     import re
 
@@ -115,6 +122,7 @@ def _check_command(command: list[str]) -> None:
             f"{odd!r}: an argument with control characters, line breaks or bytes that are no UTF-8 cannot stand "
             "in a job file; name it in a file for --sources-from"
         )
+    return parsed
 
 
 def _mebibytes(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,22 @@ def test_a_slurm_array_and_its_end_publish_the_dataset_of_one_job(
     subprocess.run(["bash", script, "finish"], env=in_slurm(environment, 0), check=True, timeout=120)
     assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
     assert len(told(tmp_path)) == 2, "nothing was requeued"
+
+
+def test_two_slurm_jobs_find_duplicates_and_then_leave_them_out(
+    headrace: Command, corpus: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    again = shutil.copy(corpus / "corpus" / "a.parquet", tmp_path / "again.parquet")
+    twice = [*arguments(corpus, tmp_path / "out"), str(again), "--dedup", "exact"]
+    scan = slurm_script(headrace, tmp_path, [*twice, "--scan"]).rename(tmp_path / "scan.sh")
+    assert "--scan" not in headrace.err
+    script = slurm_script(headrace, tmp_path, twice)
+    assert "run that of the same command with --scan added" in headrace.err
+    for file in (scan, script):
+        for task in range(2):
+            subprocess.run(["bash", file], env=in_slurm(environment, task), check=True, timeout=120)
+        subprocess.run(["bash", file, "finish"], env=in_slurm(environment, 0), check=True, timeout=120)
+    assert b'"duplicate"' in (tmp_path / "out" / "manifest.json").read_bytes()
 
 
 @pytest.mark.parametrize(
