@@ -44,8 +44,7 @@ class NodeCache:
     def __init__(self, dataset: Dataset, cache_dir: Path | None = None) -> None:
         self._dataset = dataset
         self._in_place = dataset.store.is_local and dataset.manifest.compression == "none"
-        # Named by content, so that a dataset that was moved or published twice is fetched once.
-        self._root = (cache_dir or default_cache_dir()) / dataset.manifest.content_hash[:32]
+        self._root = (cache_dir or default_cache_dir()) / "shards"
         self.bytes_fetched = 0
         self._count = threading.Lock()
         self._verified: dict[str, tuple[int, int, int]] = {}
@@ -62,7 +61,8 @@ class NodeCache:
             if (problem := self._problem(row, path)) is not None:
                 raise self._damage(row, problem)
             return path
-        path = self._root / row.name.removesuffix(".zstd")
+        # Named by content: a dataset that was moved or published twice is fetched once, and of a new version what is new.
+        path = self._root / row.raw_sha256[:2] / f"{row.raw_sha256}.mds"
         for _ in range(_ATTEMPTS):
             try:
                 self._ensure(row, path)
@@ -74,8 +74,8 @@ class NodeCache:
         )
 
     def _ensure(self, row: ShardRow, path: Path) -> None:
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self._root / f"{path.name}.lock"):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(path.parent / f"{path.name}.lock"):
             if self._problem(row, path) is not None:
                 self._fetch_with_retries(row, path)
                 self._verified[row.name] = _stamp(path)

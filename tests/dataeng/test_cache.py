@@ -16,6 +16,7 @@ from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError
 from headrace.manifests.shard_table import ShardRow
 from tests.datasets import random_documents, write_dataset
+from tests.tokenize.small import publish_small
 
 
 @pytest.fixture
@@ -25,6 +26,10 @@ def root(tmp_path: Path) -> Path:
 
 def cached_files(cache: Path) -> list[str]:
     return sorted(p.name for p in cache.rglob("*") if p.is_file() and not p.name.endswith(".lock"))
+
+
+def names_of(root: Path) -> list[str]:
+    return sorted(f"{row.raw_sha256}.mds" for row in Dataset.open(root).shards.rows())
 
 
 def test_a_local_raw_dataset_is_read_in_place(tmp_path: Path) -> None:
@@ -42,6 +47,15 @@ def test_a_compressed_shard_is_unpacked_once_and_found_again(root: Path, tmp_pat
     assert file_sha256(path) == row.raw_sha256
     assert second.path(row) == path
     assert (first.bytes_fetched, second.bytes_fetched) == (row.stored_bytes, 0)
+
+
+def test_of_a_new_version_only_what_is_new_is_fetched(tmp_path: Path) -> None:
+    publish_small(tmp_path / "d", {"a": [300, 5], "b": [200]}, compression="zstd:3")
+    assert _read_all(str(tmp_path / "d"), str(tmp_path / "c")) > 0
+    publish_small(tmp_path / "d", {"c": [400]}, onto=True, compression="zstd:3")
+    newest = Dataset.open(tmp_path / "d").shards.rows()
+    assert _read_all(str(tmp_path / "d"), str(tmp_path / "c")) == newest[-1].stored_bytes
+    assert len(cached_files(tmp_path / "c")) == 3
 
 
 def test_law_7_a_damaged_cached_shard_is_fetched_again(root: Path, tmp_path: Path) -> None:
@@ -114,7 +128,7 @@ def test_processes_of_a_node_fetch_each_shard_once(root: Path, tmp_path: Path) -
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         fetched = pool.starmap(_read_all, [(str(root), str(tmp_path / "c"))] * 6)
     assert sum(fetched) == sum(row.stored_bytes for row in Dataset.open(root).shards.rows())
-    assert cached_files(tmp_path / "c") == [f"shard.{s:06d}-000.mds" for s in range(3)]
+    assert cached_files(tmp_path / "c") == names_of(root)
 
 
 _KILLED_READER = """
@@ -148,7 +162,7 @@ def test_a_reader_killed_half_way_leaves_nothing_in_the_way(root: Path, tmp_path
     began = time.monotonic()
     _read_all(str(root), str(tmp_path / "c"))
     assert time.monotonic() - began < 30
-    assert cached_files(tmp_path / "c") == [f"shard.{s:06d}-000.mds" for s in range(3)]
+    assert cached_files(tmp_path / "c") == names_of(root)
 
 
 def test_a_bomb_is_stopped_at_the_size_the_manifest_states(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_only_shards_of_the_batches_asked_for_are_fetched(tmp_path: Path) -> Non
         assert len(list(loader)) == 2
     needed = set(plan.locate(range(4)).shard.tolist())
     assert {path.name for path in (tmp_path / "c").rglob("*.mds")} == {
-        f"shard.{index:06d}-000.mds" for index in needed
+        f"{Dataset.open(root).shards.row(index).raw_sha256}.mds" for index in needed
     }
 
 
