@@ -76,6 +76,16 @@ class Reporter:
             self._say()
         self._every, self._lines = None, 0
 
+    def accounts(self) -> None:
+        """What became of every row that was read, where a run ends before its table; also if nothing else is shown."""
+        if self._latest is not None:
+            now = self._latest
+            open_rows = now.rows - now.documents - now.rejected
+            self.say(
+                f"{now.rows:,} rows were read = {now.documents:,} documents + {now.rejected:,} rejected"
+                + (f" + {open_rows:,} under way" if open_rows else "")
+            )
+
     def summary(self) -> None:
         """How fast this run was, start-up and publication included."""
         if self._latest is None or self._mode_is_none:

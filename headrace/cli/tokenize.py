@@ -9,7 +9,7 @@ from headrace.cli.dedup_options import add_dedup_arguments, dedup_config
 from headrace.cli.filter_options import add_filter_arguments, filter_config
 from headrace.cli.interruption import TerminatedError, sigterm_raises, tell_stopped
 from headrace.cli.quantities import byte_count
-from headrace.errors import UsageError
+from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
     from headrace.tokenize.config import TokenizeConfig
@@ -225,7 +225,12 @@ def run(args: argparse.Namespace) -> int:
             outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
     except (KeyboardInterrupt, TerminatedError) as error:
         show.close()
+        show.accounts()
         return tell_stopped(error)
+    except HeadraceError:
+        show.close()
+        show.accounts()
+        raise
     finally:
         show.close()
     tell_outcome(outcome, out, as_json=args.json)

@@ -96,6 +96,7 @@ def test_a_cut_file_stops_the_job_and_in_quarantine_gives_what_is_before_the_cut
     job = CommandLine(path, tokenizer, OPTIONS)
     stopped = job.run(tmp_path / "out", code=1)
     assert f"{path}: the gzip data ends inside a member, at byte" in stopped.stderr
+    assert re.search(r"headrace: \d+ rows were read = \d+ documents \+ \d+ rejected", stopped.stderr)
     assert not (tmp_path / "out" / "manifest.json").exists()
     done = job.run(tmp_path / "out", "--on-damage", "quarantine")
     assert "101 = 100 documents + 1 rejected" in done.stdout
