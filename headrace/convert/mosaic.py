@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from headrace.convert.mosaic_shard import KNOWN_HASHES, Encoding, MosaicShard
 from headrace.convert.token_file import TEXT_BYTES_A_TOKEN, fingerprint, integer_dtype
 from headrace.dataeng.mds import FORMAT_VERSION, INDEX, MAX_RAW_BYTES
 from headrace.dataeng.sources.base import Slice, SourceFile
-from headrace.dataeng.sources.location import is_file, open_input
+from headrace.dataeng.sources.location import list_directory, open_input
+from headrace.dataeng.threads import map_ahead
 from headrace.dataeng.uris import redact
 from headrace.errors import InputError, UsageError
 from headrace.manifests.canonical import canonical_json, sha256_hex
@@ -25,6 +26,7 @@ _MAX_INDEX_BYTES: Final = 1 << 30
 _BYTES_DTYPE: Final = "int64"  # what LLM Foundry puts into a column of bytes
 _COMPRESSIONS: Final = ("zstd", "gz", "br", "bz2", "snappy")
 _MAX_COLUMNS: Final = 1000
+_THREADS: Final = 16
 
 
 def open_dataset(uri: str, first: int, *, column: str | None, dtype: str | None) -> Iterator[MosaicShard]:
@@ -37,8 +39,16 @@ def open_dataset(uri: str, first: int, *, column: str | None, dtype: str | None)
         UsageError: no such column, with those that there are.
     """
     where = redact(f"{uri}/{INDEX}")
-    for number, entry in enumerate(_entries(uri, where)):
-        yield _shard(uri, f"{where}: shard {number:,}", entry, first + number, column, dtype)
+    entries = _entries(uri, where)
+    # Once: a shard may lie there packed, unpacked or both, and asking for each is a request each.
+    present = {path.removeprefix(f"{uri}/") for path in list_directory(uri) or []}
+
+    def shard(number: int) -> MosaicShard:
+        name = f"{where}: shard {number:,}"
+        return _shard(uri, name, entries[number], first + number, column, dtype, present)
+
+    # A shard without a hash in its index is opened for its fingerprint.
+    return map_ahead(shard, range(len(entries)), threads=_THREADS, ahead=4 * _THREADS, name="index")
 
 
 def _entries(uri: str, where: str) -> list[Any]:
@@ -59,7 +69,13 @@ def _entries(uri: str, where: str) -> list[Any]:
 
 
 def _shard(
-    uri: str, where: str, entry: Any, number: int, column: str | None, dtype: str | None
+    uri: str,
+    where: str,
+    entry: Any,
+    number: int,
+    column: str | None,
+    dtype: str | None,
+    present: Collection[str],
 ) -> MosaicShard:
     try:
         if entry["format"] != "mds" or entry["version"] != FORMAT_VERSION:
@@ -70,7 +86,7 @@ def _shard(
         raw, zipped, samples = entry["raw_data"], entry["zip_data"], entry["samples"]
         compression = entry["compression"]
         _require_shape(names, encodings, sizes, samples, raw)
-        name, stored, packed = _stored(uri, raw, zipped, compression, where)
+        name, stored, packed = _stored(raw, zipped, compression, where, present)
         checked_name(name, where)
         hashes = {kind: text for kind, text in stored["hashes"].items() if kind in KNOWN_HASHES}
         size, raw_bytes = stored["bytes"], raw["bytes"]
@@ -123,7 +139,9 @@ def _require_shape(names: Any, encodings: Any, sizes: Any, samples: Any, raw: An
         raise ValueError
 
 
-def _stored(uri: str, raw: Any, zipped: Any, compression: Any, where: str) -> tuple[str, Any, str | None]:
+def _stored(
+    raw: Any, zipped: Any, compression: Any, where: str, present: Collection[str]
+) -> tuple[str, Any, str | None]:
     """Which of a shard's two files is there: its name, its entry, and how it is packed."""
     if zipped is None:
         return raw["basename"], raw, None
@@ -133,7 +151,7 @@ def _stored(uri: str, raw: Any, zipped: Any, compression: Any, where: str) -> tu
             f"{where} is compressed by {kind[:40]!r}; expected one of {', '.join(_COMPRESSIONS)}"
         )
     packed, plain = (checked_name(each["basename"], where) for each in (zipped, raw))
-    if is_file(f"{uri}/{packed}") or not is_file(f"{uri}/{plain}"):
+    if packed in present or plain not in present:
         return packed, zipped, kind
     return plain, raw, None  # a cache of mosaicml-streaming keeps what it unpacked
 
