@@ -92,9 +92,9 @@ class Reporter:
             return
         self._rates.note(self._latest, time.monotonic())
         rates = self._rates
+        text = f"{rates.text_bytes / 1e6:,.1f} MB/s of text, " if _has_text(self._latest) else ""
         print(
-            f"took {duration(rates.seconds)}: {rates.text_bytes / 1e6:,.1f} MB/s of text, "
-            f"{rates.tokens / 1e6:,.2f} M tokens/s, start and publication included",
+            f"took {duration(rates.seconds)}: {text}{rates.tokens / 1e6:,.2f} M tokens/s, start and publication included",
             file=sys.stderr,
         )
 
@@ -132,11 +132,17 @@ def live_lines(progress: Progress, rates: Rates) -> list[str]:
         f"[{'#' * filled}{'.' * (_BAR - filled)}] {progress.share:4.0%}  {duration(rates.seconds)} gone, {left} left  "
         f"units {progress.units_done:,}/{progress.units_total:,}"
     )
+    text = f"{rates.recent_text_bytes / 1e6:,.1f} MB/s of text ({rates.text_bytes / 1e6:,.1f} in all)  "
     fast = (
-        f"{progress.documents:,} documents  {progress.tokens:,} tokens  {rates.recent_text_bytes / 1e6:,.1f} MB/s of text "
-        f"({rates.text_bytes / 1e6:,.1f} in all)  {rates.tokens / 1e6:,.2f} M tokens/s"
+        f"{progress.documents:,} documents  {progress.tokens:,} tokens  {text if _has_text(progress) else ''}"
+        f"{rates.tokens / 1e6:,.2f} M tokens/s"
     )
     return [far, fast, f"{progress.rejected:,} rejected" + (f": {shown}{more}" if shown else "")]
+
+
+def _has_text(progress: Progress) -> bool:
+    """Adopted tokens have none."""
+    return progress.text_bytes > 0 or progress.tokens == 0
 
 
 def plain_line(progress: Progress, rates: Rates) -> str:

@@ -129,3 +129,9 @@ def test_auto_is_live_only_where_a_cursor_can_move(
     monkeypatch.setenv("TERM", term)
     reporter("auto")(SEEN)
     assert ("\x1b" in terminal.getvalue()) is escapes
+
+
+def test_of_adopted_tokens_no_rate_of_text_is_shown() -> None:
+    adopted = replace(SEEN, text_bytes=0, resumed_text_bytes=0)
+    assert "MB/s of text" in live_lines(SEEN, rates(SEEN, 2.0))[1]
+    assert "text" not in live_lines(adopted, rates(adopted, 2.0))[1]
