@@ -173,7 +173,7 @@ def rate(role: str, corpus: Path, tokenizer: Path, out: Path, workers: int) -> t
     return megabytes / seconds, megabytes / sum(float(spent) for _, spent in told)
 
 
-def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tuple[float, float]:
+def command_rate(corpus: Path, tokenizer: Path, out: Path) -> tuple[float, float]:
     """(MB/s, MB per processor second) of the command."""
     shutil.rmtree(out, ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -181,7 +181,7 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tupl
     subprocess.run(
         [
             sys.executable, "-m", "headrace", "tokenize", "--out", str(out), "--tokenizer", str(tokenizer), "--id-column", "id",
-            "--workers", str(workers), "--progress", "none", str(corpus),
+            "--progress", "none", str(corpus),
         ],
         check=True,
         stdout=subprocess.DEVNULL,
@@ -192,6 +192,11 @@ def command_rate(corpus: Path, tokenizer: Path, out: Path, workers: int) -> tupl
     spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     megabytes = corpus_bytes(corpus) / 1e6
     return megabytes / seconds, megabytes / spent
+
+
+def take_cores(count: int) -> None:
+    """Holds this process, and all that it will start, to so many cores."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def check(corpus: Path, tokenizer: Path) -> None:
@@ -230,6 +235,7 @@ def main() -> None:
     if args.child:
         child(args.child, args.corpus, args.tokenizer, Path(args.out), int(args.index), args.workers)
         return
+    take_cores(args.workers)
     with tempfile.TemporaryDirectory() as scratch:
         out, corpus = Path(scratch) / "out", args.corpus
         if corpus is None:
@@ -245,7 +251,7 @@ def main() -> None:
                 if role not in args.skip:
                     found.setdefault(role, []).append(rate(role, corpus, tokenizer, out, args.workers))
             if "command" not in args.skip:
-                found.setdefault("command", []).append(command_rate(corpus, tokenizer, out, args.workers))
+                found.setdefault("command", []).append(command_rate(corpus, tokenizer, out))
         print(
             f"{corpus_bytes(corpus) / 1e6:.0f} MB of text, {args.workers} workers, medians of {args.repeats}"
         )

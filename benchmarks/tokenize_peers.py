@@ -10,9 +10,10 @@ what its documentation says:
     dolma       `dolma tokens` over the same documents as gzipped JSON lines (it reads no Parquet)
     megatron    tools/preprocess_data.py over the same documents as JSON lines, out of a checkout of NVIDIA/Megatron-LM
 
-Every run is a new process, timed from its start to its end; the runs take turns. FILE is a tokenizer.json. The corpus should be
-of some 100 MB, in as many files as there are workers or more. On --large only headrace runs: it takes the others minutes, and
-their rates do not grow with the corpus.
+Every run is a new process on --workers cores, timed from its start to its end; the runs take turns. The peers are told the number
+of workers; headrace finds the cores by itself. FILE is a tokenizer.json. The corpus should be of some 100 MB, in as many files as
+there are workers or more. On --large only headrace runs: it takes the others minutes, and their rates do not grow with the
+corpus. MB/s is by the clock and means something on an idle machine; MB per processor second also on a busy one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import argparse
 import gzip
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -34,6 +36,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import corpus_bytes
+from benchmarks.tokenize import take_cores
 
 ROOT = Path(__file__).parents[1]
 
@@ -206,13 +209,13 @@ def peers(megatron: Path | None) -> dict[str, Peer]:
 def _headrace(run: Run, backend: str, corpus: Path) -> list[str]:
     return [
         sys.executable, "-m", "headrace", "tokenize", "--out", str(run.out), "--tokenizer", str(run.tokenizer), "--eos", run.eos,
-        "--workers", str(run.workers), "--progress", "none", "--tokenizer-backend", backend, str(corpus),
+        "--progress", "none", "--tokenizer-backend", backend, str(corpus),
     ]  # fmt: skip
 
 
-def seconds(command: list[str], out: Path) -> float | str:
-    """How long it took, or the end of what it said when it failed."""
-    begun = time.perf_counter()
+def measure(command: list[str], out: Path) -> tuple[float, float] | str:
+    """Seconds by the clock and of all its processes, or the end of what it said when it failed."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -221,9 +224,11 @@ def seconds(command: list[str], out: Path) -> float | str:
         check=False,
         env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
     )
-    spent = time.perf_counter() - begun
+    spent, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     written = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return spent if done.returncode == 0 and written > 0 else done.stderr[-1500:] or "it wrote nothing"
+    if done.returncode != 0 or written == 0:
+        return done.stderr[-1500:] or "it wrote nothing"
+    return spent, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def write_json_lines(corpus: Path, lines: Path, gzipped: Path) -> None:
@@ -261,6 +266,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
+    take_cores(args.workers)
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         run = Run(
@@ -291,25 +297,32 @@ def main() -> None:
         megabytes = dict.fromkeys(commands, small)
         if args.large is not None:
             megabytes["headrace, large"] = corpus_bytes(args.large) / 1e6
-        found: dict[str, list[float]] = {name: [] for name in commands}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(args.repeats):
             for name, command in commands.items():
                 shutil.rmtree(run.out, ignore_errors=True)
-                took = seconds(command(), run.out)
+                took = measure(command(), run.out)
                 if isinstance(took, str):
                     print(f"{name}: failed\n{took}", flush=True)
                 else:
-                    found[name].append(megabytes[name] / took)
-                    print(f"{name}: {took:.1f} s", flush=True)
-    print(f"{args.workers} workers, medians of {args.repeats}")
-    fastest = statistics.median(found["headrace"])
-    for name, rates in found.items():
-        if rates:
-            rate = statistics.median(rates)
-            print(
-                f"  {name:<20} {megabytes[name]:6.0f} MB {rate:8.1f} MB/s   ({min(rates):.1f} to {max(rates):.1f})"
-                f"   headrace is {fastest / rate:.1f} times as fast"
+                    found[name].append(took)
+                    print(f"{name}: {took[0]:.1f} s, {took[1]:.1f} processor s", flush=True)
+    print(f"\n{args.workers} cores, medians of {args.repeats}; headrace / it on {small:,.0f} MB")
+    print(f"{'':<20}{'MB':>6}{'MB/s':>8}{'MB/processor s':>16}{'headrace / it':>20}")
+    rates = {
+        name: [megabytes[name] / statistics.median(column) for column in zip(*runs, strict=True)]
+        for name, runs in found.items()
+        if runs
+    }
+    for name, (clock, processor) in rates.items():
+        ratios = (
+            ""
+            if name.startswith("headrace")
+            else (
+                f"{rates['headrace'][0] / clock:8.1f} ({rates['headrace'][1] / processor:.1f} by processor)"
             )
+        )
+        print(f"{name:<20}{megabytes[name]:6.0f}{clock:8.1f}{processor:16.1f}   {ratios}")
 
 
 if __name__ == "__main__":
