@@ -13,52 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 from benchmarks.corpus import write_corpus, write_lines
+from benchmarks.processes import Sampler, processor_seconds, tree
 
 _TENTHS = 10
-
-
-def processes(root: int) -> list[int]:
-    """A process and all below it, as far as they are alive."""
-    found, left = [], [root]
-    while left:
-        found.append(left.pop())
-        for children in Path(f"/proc/{found[-1]}/task").glob("*/children"):
-            try:
-                left += map(int, children.read_text().split())
-            except OSError:  # it has just ended
-                continue
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
-
-
-def _processor_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-class _Sampler(threading.Thread):
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.largest = 0
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.wait(0.1):
-            self.largest = max(self.largest, sum(map(_resident, processes(os.getpid()))))
 
 
 def main() -> None:
@@ -76,7 +37,7 @@ def main() -> None:
     seen: list[tuple[int, float, float]] = []  # rows, clock, processor seconds of the workers
 
     def on_progress(progress: Progress) -> None:
-        spent = sum(_processor_seconds(pid) for pid in processes(os.getpid())[1:])
+        spent = sum(processor_seconds(pid) for pid in tree(os.getpid())[1:])
         seen.append((progress.rows, time.perf_counter(), spent))
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,7 +47,7 @@ def main() -> None:
             write_corpus(corpus, 25, 1)
         lines = Path(scratch) / "lines" / "lines.parquet"
         write_lines(corpus, args.documents, lines)
-        sampler = _Sampler()
+        sampler = Sampler(os.getpid())
         sampler.start()
         outcome = tokenize(
             [str(lines)],
@@ -95,8 +56,7 @@ def main() -> None:
             TokenizeConfig(id_column="id"),
             Execution(workers=args.workers, max_rejects=1.0, on_progress=on_progress),
         )
-        sampler.ended.set()
-        sampler.join()
+        sampler.over()
     counts = outcome.manifest.counts
     print(f"{counts.documents:,} documents, {counts.text_bytes / 1e6:,.0f} MB, {args.workers} workers")
     begun = next(entry for entry in seen if entry[0] > 0)  # without the time of starting

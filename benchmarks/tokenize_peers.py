@@ -22,7 +22,6 @@ import argparse
 import gzip
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -36,6 +35,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import corpus_bytes
+from benchmarks.processes import Sampler
 from benchmarks.tokenize import take_cores
 
 ROOT = Path(__file__).parents[1]
@@ -213,22 +213,27 @@ def _headrace(run: Run, backend: str, corpus: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def measure(command: list[str], out: Path) -> tuple[float, float] | str:
+def measure(command: list[str], run: Run) -> tuple[float, float] | str:
     """Seconds by the clock and of all its processes, or the end of what it said when it failed."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
-    )
-    spent, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    written = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if done.returncode != 0 or written == 0:
-        return done.stderr[-1500:] or "it wrote nothing"
-    return spent, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    said = run.scratch / "said.txt"
+    begun = time.perf_counter()
+    with said.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+        )
+        sampler = Sampler(process.pid)
+        sampler.start()
+        code = process.wait()
+    spent = time.perf_counter() - begun
+    sampler.over()
+    written = sum(path.stat().st_size for path in run.out.rglob("*") if path.is_file())
+    if code != 0 or written == 0:
+        return said.read_text()[-1500:] or "it wrote nothing"
+    return spent, sampler.seconds
 
 
 def write_json_lines(corpus: Path, lines: Path, gzipped: Path) -> None:
@@ -301,7 +306,7 @@ def main() -> None:
         for _ in range(args.repeats):
             for name, command in commands.items():
                 shutil.rmtree(run.out, ignore_errors=True)
-                took = measure(command(), run.out)
+                took = measure(command(), run)
                 if isinstance(took, str):
                     print(f"{name}: failed\n{took}", flush=True)
                 else:
