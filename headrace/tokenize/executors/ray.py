@@ -19,6 +19,7 @@ from typing import Any
 from headrace.errors import IncompleteError, UsageError, WorkerError
 from headrace.tokenize.executors.base import Counts, Done, Failed, Task
 from headrace.tokenize.executors.ray_cluster import Cluster, last_line
+from headrace.tokenize.executors.ray_worker import RayWorker, Ready, Seen
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.software import software
@@ -32,7 +33,7 @@ class _Worker:
     actor: Any
     ready: bool = False
     task: Task | None = None
-    asked: bool = False  # how far it is
+    asked: float | None = None  # how far it is: when, if it has not answered
     refs: set[Any] = field(default_factory=set)
 
 
@@ -47,6 +48,7 @@ class RayExecutor:
     START_SECONDS = 600.0  # for the first worker: a cluster may have to grow
     ASK_SECONDS = 1.0
     STUCK_LOOKS = 30  # of ray_worker.LOOK_SECONDS
+    SILENT_SECONDS = 900.0  # a process that does not even say that it does nothing
 
     def __init__(
         self,
@@ -77,6 +79,13 @@ class RayExecutor:
                     "the Ray cluster has no CPU now; say with --workers how many to ask for, if it can grow"
                 )
             self._num_workers = max(1, min(workers or cores, num_tasks))
+            self._actor_class = self._ray.remote(RayWorker).options(
+                num_cpus=1,
+                max_restarts=0,
+                max_task_retries=0,
+                max_concurrency=2,
+                scheduling_strategy="SPREAD",
+            )
             self._arguments = (self._ray.put(context), Journal(context.store).job(), software())
         except BaseException:
             self._close()
@@ -108,7 +117,7 @@ class RayExecutor:
             num_open = sum(each.task is not None for each in self._all)
             if time.monotonic() >= next_ask:
                 next_ask = time.monotonic() + self.ASK_SECONDS
-                self._ask()
+                self._ask(waiting)
             if (
                 not any(each.ready for each in self._all)
                 and time.monotonic() > last_answer + self.START_SECONDS
@@ -120,14 +129,8 @@ class RayExecutor:
 
     def _staff(self, needed: int) -> None:
         """As many actors as are wanted, those that wait for a core included."""
-        from headrace.tokenize.executors.ray_worker import RayWorker
-
-        ray = self._ray
-        actor_class = ray.remote(RayWorker).options(
-            num_cpus=1, max_restarts=0, max_task_retries=0, max_concurrency=2, scheduling_strategy="SPREAD"
-        )
         while len(self._all) < min(self._num_workers, needed):
-            worker = _Worker(actor_class.remote())
+            worker = _Worker(self._actor_class.remote())
             self._all.add(worker)
             self._call(worker, "prepare", *self._arguments)
 
@@ -140,11 +143,14 @@ class RayExecutor:
         worker.task = task
         self._call(worker, "run", task)
 
-    def _ask(self) -> None:
-        for each in self._all:
-            if each.task is not None and not each.asked:
-                each.asked = True
+    def _ask(self, waiting: deque[Task]) -> None:
+        now = time.monotonic()
+        for each in [each for each in self._all if each.task is not None]:
+            if each.asked is None:
+                each.asked = now
                 self._call(each, "look")
+            elif now - each.asked >= self.SILENT_SECONDS:
+                self._lose(each, "it does not answer", waiting)
 
     def _answered(self) -> list[Any]:
         """Calls that have ended, however; waits up to ASK_SECONDS for one."""
@@ -155,8 +161,6 @@ class RayExecutor:
         return list(ready)
 
     def _heard(self, ref: Any, waiting: deque[Task]) -> Iterator[tuple[int, Counts | Done]]:
-        from headrace.tokenize.executors.ray_worker import Ready, Seen
-
         worker = self._workers.pop(ref, None)
         if worker is None:
             return  # of a worker that has been given up
@@ -182,7 +186,7 @@ class RayExecutor:
             yield task.unit.index, Done(answer.result, (*answer.notes, *self._notes))
             self._notes.clear()
         elif isinstance(answer, Seen):
-            worker.asked = False
+            worker.asked = None
             if task is not None and answer.idle_looks >= self.STUCK_LOOKS:
                 self._lose(worker, "it has said nothing and used no processor for too long", waiting)
             elif task is not None:
@@ -212,9 +216,11 @@ class RayExecutor:
             waiting.appendleft(worker.task)
         elif not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts >= self.MAX_FAILED_STARTS:
+            if (
+                self._failed_starts >= self.MAX_FAILED_STARTS + self._num_workers
+            ):  # more than one lost node explains
                 raise WorkerError(
-                    f"{self.MAX_FAILED_STARTS} workers on the Ray cluster ended before they had begun, the last one with: "
+                    f"{self._failed_starts:,} workers on the Ray cluster ended before they had begun, the last one with: "
                     f"{reason}. Is headrace installed on every node?"
                 )
 

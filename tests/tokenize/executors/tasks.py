@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,17 +46,18 @@ class Broken(Task):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dying(Task):
-    """Ends its process the first `dies` times; a line in `attempts` each time."""
+    """Ends or stops its process the first `dies` times; a line in `attempts` each time."""
 
     attempts: Path
     dies: int
+    stops: bool = False
 
     def run(self, tools: Tools, report: Callable[[Counts], None]) -> int:
         with self.attempts.open("a") as file:
             file.write(f"{os.getpid()}\n")
         attempt = len(self.attempts.read_text().splitlines())
         if attempt <= self.dies:
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGSTOP if self.stops else signal.SIGKILL)
         return attempt
 
 

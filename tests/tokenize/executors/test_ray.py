@@ -56,6 +56,27 @@ def test_a_unit_whose_worker_died_is_given_to_another(tmp_path: Path, ray_cluste
     assert len(set((tmp_path / "attempts").read_text().split())) == 3, "each attempt in a process of its own"
 
 
+class Impatient(RayExecutor):
+    SILENT_SECONDS = 3.0
+
+
+def test_case_a10_a_worker_that_stands_still_is_given_up_and_its_unit_done_by_another(
+    tmp_path: Path, ray_cluster: RayCluster
+) -> None:
+    context = some_context(tmp_path / "out")
+    Journal(context.store).begin({"job": "of a test"})
+    task = Dying(unit=unit(5), sources={}, attempts=tmp_path / "attempts", dies=1, stops=True)
+    with Impatient(context, 1, workers=None, address=ray_cluster.address) as ray:
+        results = [report for _, report in ray.run([task], Stop()) if isinstance(report, Done)]
+    assert [done.result for done in results] == [2]
+    assert "does not answer" in results[0].notes[0]
+    stopped = int((tmp_path / "attempts").read_text().split()[0])
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{stopped}").exists():
+        assert time.monotonic() < deadline, "the worker that was given up is still there"
+        time.sleep(0.05)
+
+
 def test_a_unit_that_kills_its_workers_ends_the_run_and_is_named(
     tmp_path: Path, ray_cluster: RayCluster
 ) -> None:
