@@ -54,13 +54,18 @@ class Reporter:
 
     def __init__(self, every: float | None, *, live: bool) -> None:
         self._every, self._live, self._mode_is_none = every, live, every is None
-        self._rates = Rates(time.monotonic())
+        self._begun = time.monotonic()
+        self._rates = Rates(self._begun)
         self._last = -1e9
         self._lines = 0  # on the screen
         self._latest: Progress | None = None
         self._said: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
+        if self._latest is not None and self._latest.doing != progress.doing:  # the next pass
+            if self._every is not None and self._latest is not self._said:
+                self._say()
+            self._rates, self._lines, self._last = Rates(time.monotonic()), 0, -1e9
         self._latest = progress
         if self._every is not None and time.monotonic() - self._last >= self._every:
             self._say()
@@ -90,8 +95,8 @@ class Reporter:
         """How fast this run was, start-up and publication included."""
         if self._latest is None or self._mode_is_none:
             return
-        self._rates.note(self._latest, time.monotonic())
-        rates = self._rates
+        rates = Rates(self._begun)
+        rates.note(self._latest, time.monotonic())
         text = f"{rates.text_bytes / 1e6:,.1f} MB/s of text, " if _has_text(self._latest) else ""
         print(
             f"took {duration(rates.seconds)}: {text}{rates.tokens / 1e6:,.2f} M tokens/s, start and publication included",
@@ -128,8 +133,9 @@ def live_lines(progress: Progress, rates: Rates) -> list[str]:
     reasons = sorted(progress.rejects.items(), key=lambda entry: (-entry[1], entry[0]))
     shown = ", ".join(f"{count:,} {reason}" for reason, count in reasons[:_SHOWN_REASONS])
     more = ", ..." if len(reasons) > _SHOWN_REASONS else ""
+    doing = "" if progress.doing == "tokenize" else f"{progress.doing}: "
     far = (
-        f"[{'#' * filled}{'.' * (_BAR - filled)}] {progress.share:4.0%}  {duration(rates.seconds)} gone, {left} left  "
+        f"{doing}[{'#' * filled}{'.' * (_BAR - filled)}] {progress.share:4.0%}  {duration(rates.seconds)} gone, {left} left  "
         f"units {progress.units_done:,}/{progress.units_total:,}"
     )
     text = f"{rates.recent_text_bytes / 1e6:,.1f} MB/s of text ({rates.text_bytes / 1e6:,.1f} in all)  "
@@ -148,6 +154,7 @@ def _has_text(progress: Progress) -> bool:
 def plain_line(progress: Progress, rates: Rates) -> str:
     """For logs and programs: `progress`, then key=value, without spaces in either."""
     values = {
+        "doing": progress.doing,
         "elapsed_s": f"{rates.seconds:.1f}",
         "left_s": "-" if rates.left is None else f"{rates.left:.0f}",
         "share": f"{progress.share:.4f}",

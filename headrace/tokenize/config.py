@@ -70,6 +70,7 @@ class Progress:
     resumed_tokens: int
     resumed_text_bytes: int
     resumed_share: float
+    doing: str = "tokenize"  # or "scan": the pass that looks for duplicates, before any token is made
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -478,7 +478,7 @@ def _run_units(
         fast_tokenizer=_wants_fast(text_bytes, execution),
         exact_check_full=execution.exact_check == "full",
     )
-    tracker = Tracker(units, execution.on_progress)
+    tracker = Tracker(units, execution.on_progress, "scan" if task is ScanUnit else "tokenize")
     records: list[Any] = []
     notes: dict[str, None] = {}
     if not tasks:

@@ -27,7 +27,10 @@ class Record(Protocol):
 class Tracker:
     """Is told of open and finished units and makes a Progress of it. A unit that is begun again counts once."""
 
-    def __init__(self, units: Sequence[Unit], tell: Callable[[Progress], None] | None) -> None:
+    def __init__(
+        self, units: Sequence[Unit], tell: Callable[[Progress], None] | None, doing: str = "tokenize"
+    ) -> None:
+        self._doing = doing
         self._planned = {unit.index: unit.text_bytes for unit in units}
         self._planned_total = max(1, sum(self._planned.values()))
         self._tell = tell
@@ -64,6 +67,7 @@ class Tracker:
             planned += min(counts.text_bytes, self._planned[unit])
         self._tell(
             Progress(
+                doing=self._doing,
                 units_done=self._num_done,
                 units_total=len(self._planned),
                 **{name: getattr(total, name) for name in COUNTED},

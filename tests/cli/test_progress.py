@@ -35,6 +35,7 @@ def test_a_plain_line_is_keys_and_values_that_a_program_can_read() -> None:
     word, *pairs = plain_line(SEEN, rates(SEEN, 2.0)).split(" ")
     assert word == "progress"
     assert dict(pair.split("=") for pair in pairs) == {
+        "doing": "tokenize",
         "elapsed_s": "2.0",
         "left_s": "6",
         "share": "0.4000",
@@ -85,6 +86,22 @@ def test_plain_mode_writes_whole_lines_and_the_last_state(capsys: pytest.Capture
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" units=")[1][:3] for line in lines] == ["1/4", "4/4"]
     assert not any("\x1b" in line or "\r" in line for line in lines)
+
+
+def test_a_pass_before_the_tokenizer_has_a_name_an_end_and_a_rate_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show = reporter("plain")
+    scanning = replace(SEEN, doing="scan", tokens=0)
+    show(scanning)
+    show(replace(scanning, units_done=4))
+    show(replace(SEEN, resumed_tokens=2_000_000, resumed_text_bytes=8_000_000))
+    show.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ")[1] for line in lines] == ["doing=scan", "doing=scan", "doing=tokenize"]
+    assert " units=4/4 " in lines[1]
+    assert " mb_per_s=0.00 " in lines[2]
+    assert live_lines(scanning, rates(scanning, 2.0))[0].startswith("scan: [#")
 
 
 def test_live_mode_rewrites_its_lines_and_never_wraps_one(

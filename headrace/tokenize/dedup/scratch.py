@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
@@ -60,21 +61,27 @@ class Partitions:
         sorted_numbers = numbers[order]
         bounds = np.searchsorted(sorted_numbers, np.arange(len(self._files) + 1))
         records = records[order]
-        try:
+        with self._room():
             for number in np.unique(sorted_numbers).tolist():
                 self._files[number].write(records[bounds[number] : bounds[number + 1]].tobytes())
+
+    def read(self, number: int) -> Iterator[NDArray[np.uint64]]:
+        """The records of a partition, in blocks of about the budget. Raises as `add`."""
+        file, size = self._files[number], 8 * self._width
+        with self._room():
+            file.seek(0)  # writes what is in its buffer
+        while block := file.read(max(1, self._scratch.budget // size) * size):
+            yield np.frombuffer(block, np.uint64).reshape(-1, self._width)
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise InputError(
                 f"{self._scratch.directory or tempfile.gettempdir()}: {error.strerror}; finding duplicates writes scratch "
                 "files there. Make room, or for an object store name another directory in TMPDIR, and run the command again"
             ) from None
-
-    def read(self, number: int) -> Iterator[NDArray[np.uint64]]:
-        """The records of a partition, in blocks of about the budget."""
-        file, size = self._files[number], 8 * self._width
-        file.seek(0)
-        while block := file.read(max(1, self._scratch.budget // size) * size):
-            yield np.frombuffer(block, np.uint64).reshape(-1, self._width)
 
     def __len__(self) -> int:
         return len(self._files)
