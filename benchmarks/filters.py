@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import write_corpus
-from headrace.kernels.facts import FACTS, facts_reference
+from headrace.kernels.facts import FACTS
+from headrace.kernels.facts_reference import facts_reference
 from headrace.tokenize.filters.chain import Filter
 from headrace.tokenize.filters.config import Decontamination
 from headrace.tokenize.filters.decontamination import DecontaminationFilter, read_evaluations

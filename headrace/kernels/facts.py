@@ -2,7 +2,7 @@
 
 A *character* is a code point that is not white space. A *word* stands between white space; a character of a script without
 spaces, or a pictograph, is a word of its own. A *line* stands between line feeds; white space around it does not belong to
-it, and a line of nothing else is blank. A *paragraph* is the lines between blank lines.
+it, and a line of nothing else is blank. A *paragraph* is the lines between blank lines. `facts_reference.py` defines each.
 
 Legend: T texts; facts_TF[t, f] is fact f, in the order of FACTS, of text t, which is data[offsets_T[t] : offsets_T[t + 1]].
 """
@@ -14,18 +14,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.kernels.characters import ALONE, BULLET, DIGIT, KINDS, LETTER, SPACE, TERMINAL, kind
+from headrace.kernels.characters import ALONE, BULLET, DIGIT, KINDS, LETTER, SPACE, TERMINAL
 from headrace.kernels.jit import njit
 from headrace.kernels.mix import mix64
 from headrace.kernels.repeats import (
     BASE,
+    non_unique_runs,
     repeated_parts,
-    repeated_parts_reference,
     repeated_runs,
-    repeated_runs_reference,
     table_size,
-    top_run,
-    top_run_reference,
 )
 
 TOP_RUNS: Final = (2, 3, 4)
@@ -52,8 +49,9 @@ FACTS: Final = (
     *(f"repeated_{n}gram_chars" for n in REPEATED_RUNS),
 )  # fmt: skip
 _NUM_SCANNED: Final = FACTS.index("repeated_lines")
-_TOP: Final = np.array(TOP_RUNS)
-_REPEATED: Final = np.array(REPEATED_RUNS)
+_SHORTEST_RUN: Final = TOP_RUNS[0]  # those of every length up to the longest are facts
+_SHORTEST_REPEATED: Final = REPEATED_RUNS[0]
+_LONGEST_RUN: Final = REPEATED_RUNS[-1]
 _PRIME: Final = np.uint64(0x100000001B3)  # FNV-1a's, over characters
 _START: Final = np.uint64(0xCBF29CE484222325)
 
@@ -61,7 +59,7 @@ _START: Final = np.uint64(0xCBF29CE484222325)
 def facts(data: NDArray[np.uint8], offsets_T: NDArray[np.int64], *, runs: bool = True) -> NDArray[np.int64]:
     """int64 [T, F] of T texts in UTF-8. runs: whether the facts about runs of n words are wanted; else they are 0.
 
-    Scratch memory follows the longest text: about 12 bytes for each of its own, at the very most 42.
+    Scratch memory follows the longest text: about 12 bytes for each of its own, at the very most 50.
     """
     longest = int(np.diff(offsets_T).max(initial=0))
     parts = longest // 2 + 2  # a part of one byte needs another to end it
@@ -73,7 +71,10 @@ def facts(data: NDArray[np.uint8], offsets_T: NDArray[np.int64], *, runs: bool =
         runs,
         np.empty((3, parts), np.uint64),
         np.empty((3, parts), np.int64),
+        np.empty(parts, np.int32),
+        np.empty(parts, np.bool_),
         np.empty(table_size(parts), np.uint64),
+        np.empty(table_size(parts), np.int32),
         np.empty(table_size(parts), np.int32),
         facts_TF,
     )
@@ -88,7 +89,10 @@ def _facts(
     runs: bool,
     hashes: NDArray[np.uint64],
     chars: NDArray[np.int64],
+    begins: NDArray[np.int32],
+    again: NDArray[np.bool_],
     keys: NDArray[np.uint64],
+    firsts: NDArray[np.int32],
     counts: NDArray[np.int32],
     facts_TF: NDArray[np.int64],
 ) -> None:
@@ -105,17 +109,31 @@ def _facts(
             )
         if not runs:
             continue
-        # Where no run of n words occurs twice, no longer one does.
-        found, at = 1, _NUM_SCANNED + 5
-        for n in _TOP:
-            if found:
-                found = top_run(hashes[0, : num_words + 1], chars[0, : num_words + 1], n, keys, counts)
-                of_text[at] = found
-            at += 1
-        for n in _REPEATED:
-            if found:
-                found = repeated_runs(hashes[0, : num_words + 1], chars[0, : num_words + 1], n, keys)
-                of_text[at] = found
+        # A run that occurs twice begins with a shorter one that does.
+        count, at = num_words, _NUM_SCANNED + 5
+        for i in range(count):
+            begins[i] = i
+        for n in range(_SHORTEST_RUN, _LONGEST_RUN + 1):
+            count, top = non_unique_runs(
+                hashes[0, : num_words + 1],
+                chars[0, : num_words + 1],
+                n,
+                begins,
+                count,
+                again,
+                keys,
+                firsts,
+                counts,
+            )
+            if not count:
+                break
+            of_text[at] = (
+                top
+                if n < _SHORTEST_REPEATED
+                else repeated_runs(
+                    hashes[0, : num_words + 1], chars[0, : num_words + 1], n, begins, count, keys
+                )
+            )
             at += 1
 
 
@@ -127,7 +145,10 @@ def _scan(
     chars: NDArray[np.int64],
     of_text: NDArray[np.int64],
 ) -> None:
-    """One pass over the characters. hashes, chars: row 0 the prefix sums of words, 1 the lines, 2 the paragraphs."""
+    """One pass over the characters. hashes, chars: row 0 the prefix sums of words, 1 the lines, 2 the paragraphs.
+
+    A line is hashed as its words and the white space between them, a paragraph as its lines.
+    """
     num_chars = letters = digits = words = told = lettered = spaced = spaced_chars = 0
     hash_signs = ellipses = line_feeds = lines = line_lengths = longest = 0
     bullets = ellipsis_lines = terminals = shorts = paragraphs = 0
@@ -165,8 +186,11 @@ def _scan(
             dots = 0
         if word_chars and of_code & (SPACE | ALONE):
             words += 1
-            hashes[0, words] = hashes[0, words - 1] * BASE + mix64(word_hash)
+            hashed = mix64(word_hash)
+            hashes[0, words] = hashes[0, words - 1] * BASE + hashed
             chars[0, words] = chars[0, words - 1] + word_chars
+            line_hash = mix64(line_hash ^ hashed)
+            line_whole = line_hash
             if word_kind & (LETTER | DIGIT):
                 told += 1
                 spaced += 1
@@ -204,8 +228,11 @@ def _scan(
         hash_signs += code == 35
         if of_code & ALONE:
             words += 1
-            hashes[0, words] = hashes[0, words - 1] * BASE + mix64((_START ^ np.uint64(code)) * _PRIME)
+            hashed = mix64((_START ^ np.uint64(code)) * _PRIME)
+            hashes[0, words] = hashes[0, words - 1] * BASE + hashed
             chars[0, words] = chars[0, words - 1] + 1
+            line_hash = mix64(line_hash ^ hashed)
+            line_whole = line_hash
             told += (of_code & LETTER) != 0
             lettered += (of_code & LETTER) != 0
         else:
@@ -214,10 +241,26 @@ def _scan(
             word_kind |= of_code
         if line_begin < 0:
             line_begin, line_first_kind = position, of_code
-        line_hash = (line_hash ^ np.uint64(code)) * _PRIME
-        line_whole, line_last_kind, line_dots = line_hash, of_code, 3 if code == 0x2026 else dots
+        line_last_kind, line_dots = of_code, 3 if code == 0x2026 else dots
         line_chars += 1
         position += 1
+        if (
+            word_chars
+        ):  # most of a text is the rest of words in ASCII letters, of which there is little to say
+            begin = at
+            while at < len(text) and text[at] < 0x80 and kinds[text[at]] == LETTER:
+                word_hash = (word_hash ^ np.uint64(text[at])) * _PRIME
+                at += 1
+            if at > begin:
+                ellipses += dots // 3
+                dots = line_dots = 0
+                word_kind |= LETTER
+                line_last_kind = np.int64(LETTER)
+                num_chars += at - begin
+                letters += at - begin
+                word_chars += at - begin
+                line_chars += at - begin
+                position += at - begin
         line_end = position
     if paragraph_lines:
         hashes[2, paragraphs], chars[2, paragraphs] = paragraph_hash, paragraph_chars
@@ -227,54 +270,3 @@ def _scan(
         lines, line_lengths, longest, bullets, ellipsis_lines, terminals, shorts,
     )  # fmt: skip
     of_text[_NUM_SCANNED + 2] = paragraphs
-
-
-def facts_reference(text: str) -> dict[str, int]:
-    """The definition of every fact, on a string."""
-    spaces = "".join(map(chr, np.flatnonzero(KINDS & SPACE).tolist()))
-    spaced_out = "".join(f" {c} " if kind(c) & ALONE else " " if kind(c) & SPACE else c for c in text)
-    words = spaced_out.split(" ")
-    words = [word for word in words if word]
-    with_any = [word for word in words if any(kind(c) & (LETTER | DIGIT) for c in word)]
-    spaced = [word for word in with_any if not kind(word[0]) & ALONE]
-    every_line = [line.strip(spaces) for line in text.split("\n")]
-    lines = [line for line in every_line if line]
-    paragraphs: list[tuple[str, ...]] = []
-    for number, line in enumerate(every_line):
-        if line and number and every_line[number - 1]:
-            paragraphs[-1] += (line,)
-        elif line:
-            paragraphs.append((line,))
-
-    def size(line: str) -> int:
-        return sum(not kind(c) & SPACE for c in line)
-
-    repeated = repeated_parts_reference(lines, [size(line) for line in lines])
-    again = repeated_parts_reference(paragraphs, [sum(map(size, lines)) for lines in paragraphs])
-    return {
-        "chars": size(text),
-        "letters": sum(bool(kind(c) & LETTER) for c in text),
-        "digits": sum(bool(kind(c) & DIGIT) for c in text),
-        "words": len(words),
-        "told_words": len(with_any),
-        "lettered_words": sum(any(kind(c) & LETTER for c in word) for word in words),
-        "spaced_words": len(spaced),
-        "spaced_word_chars": sum(map(len, spaced)),
-        "hashes": text.count("#"),
-        "ellipses": text.count("...") + text.count("…"),
-        "line_feeds": text.count("\n"),
-        "lines": len(lines),
-        "line_chars": sum(map(len, lines)),
-        "longest_line": max(map(len, lines), default=0),
-        "bullet_lines": sum(bool(kind(line[0]) & BULLET) for line in lines),
-        "ellipsis_lines": sum(line.endswith(("...", "…")) for line in lines),
-        "terminal_lines": sum(bool(kind(line[-1]) & TERMINAL) for line in lines),
-        "short_lines": sum(len(line) <= SHORT_LINE for line in lines),
-        "repeated_lines": repeated[0],
-        "repeated_line_chars": repeated[1],
-        "paragraphs": len(paragraphs),
-        "repeated_paragraphs": again[0],
-        "repeated_paragraph_chars": again[1],
-        **{f"top_{n}gram_chars": top_run_reference(words, n) for n in TOP_RUNS},
-        **{f"repeated_{n}gram_chars": repeated_runs_reference(words, n) for n in REPEATED_RUNS},
-    }

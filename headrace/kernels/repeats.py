@@ -50,68 +50,89 @@ def repeated_parts(
 
 
 @njit
-def repeated_runs(
-    hashes: NDArray[np.uint64], chars: NDArray[np.int64], n: int, keys: NDArray[np.uint64]
-) -> int:
-    """Characters in runs of n words that occurred before, left to right, each word counted once (Gopher, datatrove)."""
-    num_runs = len(hashes) - n
-    if num_runs < 2:
-        return 0
-    mask = np.uint64(table_size(num_runs) - 1)
+def non_unique_runs(
+    hashes: NDArray[np.uint64],
+    chars: NDArray[np.int64],
+    n: int,
+    begins: NDArray[np.int32],
+    count: int,
+    again: NDArray[np.bool_],
+    keys: NDArray[np.uint64],
+    firsts: NDArray[np.int32],
+    counts: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Of the first `count` of `begins`, ascending, keeps those where a run of n words begins that is also at another.
+
+    Returns how many those are, and the characters in all occurrences of the run that occurs most often; of several as
+    frequent the longest counts. again, keys, firsts, counts: scratch.
+    """
+    while count and begins[count - 1] + n >= len(hashes):
+        count -= 1
+    mask = np.uint64(table_size(count) - 1)
     keys[: np.int64(mask) + 1] = 0
-    power = np.uint64(1)
-    for _ in range(n):
-        power *= BASE
-    repeated_chars, i = 0, 0
-    while i < num_runs:
+    power = _power(n)
+    most, most_chars = 1, 0
+    for b in range(count):
+        i = begins[b]
+        key = mix64(hashes[i + n] - hashes[i] * power) | np.uint64(1)
+        slot = key >> np.uint64(1) & mask
+        while keys[slot] != 0 and keys[slot] != key:
+            slot = (slot + np.uint64(1)) & mask
+        again[b] = keys[slot] == key
+        if not again[b]:
+            keys[slot], firsts[slot], counts[slot] = key, b, 1
+            continue
+        again[firsts[slot]] = True
+        counts[slot] += 1
+        size = chars[i + n] - chars[i]
+        if counts[slot] > most or (counts[slot] == most and size > most_chars):
+            most, most_chars = counts[slot], size
+    kept = 0
+    for b in range(count):
+        if again[b]:
+            begins[kept] = begins[b]
+            kept += 1
+    return kept, most * most_chars
+
+
+@njit
+def repeated_runs(
+    hashes: NDArray[np.uint64],
+    chars: NDArray[np.int64],
+    n: int,
+    begins: NDArray[np.int32],
+    count: int,
+    keys: NDArray[np.uint64],
+) -> int:
+    """Characters in runs of n words that occurred before, left to right, each word counted once (Gopher, datatrove).
+
+    begins: the first `count` are where a run of n words begins that is also at another: no other can be repeated.
+    """
+    mask = np.uint64(table_size(count) - 1)
+    keys[: np.int64(mask) + 1] = 0
+    power = _power(n)
+    repeated_chars, free = 0, 0
+    for b in range(count):
+        i = begins[b]
+        if i < free:
+            continue
         key = mix64(hashes[i + n] - hashes[i] * power) | np.uint64(1)
         slot = key >> np.uint64(1) & mask
         while keys[slot] != 0 and keys[slot] != key:
             slot = (slot + np.uint64(1)) & mask
         if keys[slot] == key:
             repeated_chars += chars[i + n] - chars[i]
-            i += n
-        else:
-            keys[slot] = key
-            i += 1
+            free = i + n
+        keys[slot] = key
     return repeated_chars
 
 
 @njit
-def top_run(
-    hashes: NDArray[np.uint64],
-    chars: NDArray[np.int64],
-    n: int,
-    keys: NDArray[np.uint64],
-    counts: NDArray[np.int32],
-) -> int:
-    """Characters in all occurrences of the run of n words that occurs most often, if it does so more than once.
-
-    Of several as frequent the longest counts. keys, counts: scratch.
-    """
-    num_runs = len(hashes) - n
-    if num_runs < 2:
-        return 0
-    mask = np.uint64(table_size(num_runs) - 1)
-    keys[: np.int64(mask) + 1] = 0
+def _power(n: int) -> np.uint64:
     power = np.uint64(1)
     for _ in range(n):
         power *= BASE
-    most, most_chars = 1, 0
-    for i in range(num_runs):
-        key = mix64(hashes[i + n] - hashes[i] * power) | np.uint64(1)
-        slot = key >> np.uint64(1) & mask
-        while keys[slot] != 0 and keys[slot] != key:
-            slot = (slot + np.uint64(1)) & mask
-        if keys[slot] == 0:
-            keys[slot] = key
-            counts[slot] = 1
-            continue
-        counts[slot] += 1
-        size = chars[i + n] - chars[i]
-        if counts[slot] > most or (counts[slot] == most and size > most_chars):
-            most, most_chars = counts[slot], size
-    return most * most_chars
+    return power
 
 
 def repeated_parts_reference(parts: Sequence[Hashable], chars: Sequence[int]) -> tuple[int, int]:
@@ -141,7 +162,7 @@ def repeated_runs_reference(words: Sequence[str], n: int) -> int:
 
 
 def top_run_reference(words: Sequence[str], n: int) -> int:
-    """The definition of `top_run`."""
+    """The definition of what `non_unique_runs` says of the most frequent run, which has to occur twice."""
     counts = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
     most, size = max(((count, sum(map(len, run))) for run, count in counts.items()), default=(0, 0))
     return most * size if most > 1 else 0

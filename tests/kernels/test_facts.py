@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernels.facts import FACTS, facts, facts_reference
+from headrace.kernels.facts import FACTS, facts
+from headrace.kernels.facts_reference import facts_reference
 
 # Few letters, so that words, lines and paragraphs repeat; the signs that count; every width of UTF-8; scripts without spaces.
 ODD = st.sampled_from([*"aab -*#.…\n\n\t\r7!", "\u3000", "\x85", "\u2028", "\xa0", "é", "水", "火", "ก", "🙂", "٣", "\U00050000", "\0"])  # fmt: skip

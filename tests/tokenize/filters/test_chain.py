@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headrace.kernels.facts import facts_reference
+from headrace.kernels.facts_reference import facts_reference
 from headrace.kernels.words import words_reference
 from headrace.tokenize.filters.chain import Chain, take
 from headrace.tokenize.filters.config import Decontamination, FilterConfig

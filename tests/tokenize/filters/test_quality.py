@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError, InputError, UsageError
-from headrace.kernels.facts import FACTS, facts_reference
+from headrace.kernels.facts import FACTS
+from headrace.kernels.facts_reference import facts_reference
 from headrace.tokenize.filters.config import FilterConfig
 from headrace.tokenize.filters.prepare import prepare
 from headrace.tokenize.filters.quality import PRESETS, RULES, QualityFilter, thresholds_of
