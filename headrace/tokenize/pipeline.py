@@ -10,7 +10,7 @@ records say, does the others, and publishes the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -52,6 +52,7 @@ from headrace.tokenize.worker import TokenizeUnit
 # Makes the task of a unit from `unit`, `sources` (the files it reads) and `earlier` (a record of it, or None).
 TaskOf: TypeAlias = Callable[..., Task]
 
+_TOLD_DAMAGE = 20
 _MAX_SLICE_BYTES = 4 << 20
 # Less text than this a thread is encoded by the reference before a fast backend is even loaded. More threads than a few wait
 # for each other: the reference makes Python lists.
@@ -271,7 +272,16 @@ def _publish(
         return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
     ScanJournal(store).remove()
     Journal(store).remove()
-    return Outcome(manifest=manifest, already_complete=False, ignored=found.ignored, notes=notes)
+    return Outcome(
+        manifest=manifest, already_complete=False, ignored=found.ignored, notes=(*_told(found.damage), *notes)
+    )
+
+
+def _told(damage: Sequence[str]) -> Iterator[str]:
+    """What is quarantined, as far as anyone reads on."""
+    yield from (f"quarantined: {problem}" for problem in damage[:_TOLD_DAMAGE])
+    if len(damage) > _TOLD_DAMAGE:
+        yield f"quarantined: {len(damage) - _TOLD_DAMAGE:,} more like these"
 
 
 def _require_all_units(store: Store, units: Sequence[Unit]) -> None:

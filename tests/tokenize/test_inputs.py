@@ -124,3 +124,33 @@ def test_files_of_a_list_become_documents_named_by_their_paths(tmp_path: Path, t
         (f"{tmp_path}/src", "deep/b.py"),
         (str(tmp_path), "notes.md"),
     ]
+
+
+def test_files_of_which_nothing_can_be_read_stop_the_job_or_are_one_reject_each(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    corpus = tmp_path / "in"
+    corpus.mkdir()
+    pq.write_table(pa.table({"text": ["a mill wheel"] * 9}), corpus / "good.parquet")
+    whole = (corpus / "good.parquet").read_bytes()
+    bad = {
+        "cut.parquet": (whole[:-20], "does not end as it"),
+        "empty.parquet": (b"", "zero bytes"),
+        "error.parquet": (b"<?xml version='1.0'?><Error/>", "XML or HTML"),
+        "nan.jsonl": (b'{"text": NaN}\n', "line 0 at byte 0 is not one JSON value"),
+        "cut.arrow": (arrow_stream(tmp_path)[:20], "the Arrow schema or footer cannot be read"),
+    }
+    for name, (data, _) in bad.items():
+        (corpus / name).write_bytes(data)
+    job = CommandLine(corpus, tokenizer, ("--shard-bytes", "4k", "--max-rejects", "0.5"))
+    stopped = job.run(tmp_path / "out", code=2)
+    done = job.run(tmp_path / "out", "--on-damage", "quarantine")
+    for name, (_, words) in bad.items():
+        for said in (stopped.stderr, done.stderr):
+            assert any(f"{corpus}/{name}: " in line and words in line for line in said.splitlines()), said
+    assert "--on-damage quarantine" in stopped.stderr
+    assert "14 = 9 documents + 5 rejected" in done.stdout
+    rejects = pq.read_table(tmp_path / "out" / "rejects.parquet").to_pylist()
+    assert {(row["source"], row["reason"]) for row in rejects} == {
+        (f"{corpus}/{name}", "damaged") for name in bad
+    }

@@ -22,6 +22,7 @@ from headrace.dataeng.sources.base import (
     Slice,
     SourceDamage,
     SourceFile,
+    Unreadable,
     require_planned,
     sampled_fingerprint,
 )
@@ -78,7 +79,7 @@ def probe(uri: str, size: int) -> ArrowProbe:
             file.seek(max(0, size - len(_TAIL_MAGIC)))
             tail = file.read(len(_TAIL_MAGIC))
             if tail != _TAIL_MAGIC or size < 2 * len(FILE_MAGIC):
-                raise InputError(
+                raise Unreadable(
                     f"{name}: begins as an Arrow file but does not end as one ({tail!r} in place of {_TAIL_MAGIC!r}): "
                     "truncated, or something was appended. Restore it from its source"
                 )
@@ -88,9 +89,9 @@ def probe(uri: str, size: int) -> ArrowProbe:
             columns = kinds(reader.schema)
             num_batches = reader.num_record_batches if is_file else None
     except ARROW_ERRORS as error:
-        raise InputError(f"{name}: the Arrow schema or footer cannot be read ({first_line(error)})") from None
+        raise Unreadable(f"{name}: the Arrow schema or footer cannot be read ({first_line(error)})") from None
     if not columns:
-        raise InputError(f"{name}: an Arrow schema without columns; there is no text in it")
+        raise Unreadable(f"{name}: an Arrow schema without columns; there is no text in it")
     return ArrowProbe(uri, size, fingerprint, num_batches, columns)
 
 

@@ -88,7 +88,7 @@ class SourceFile:
 
     uri: str = field(repr=False)
     name: str
-    format: str  # "parquet", "tfrecord", "jsonl", "arrow" or "files"
+    format: str  # "parquet", "tfrecord", "jsonl", "arrow", "files" or "unreadable"
     codec: str | None = None  # "gzip", "zlib" or "zstd" where the whole file is compressed
     size: int  # bytes
     fingerprint: str  # sha256 over what docs/formats/dataset.md says for each format
@@ -156,6 +156,10 @@ class SourceDamage(DamageError):
         self.intact_rows = intact_rows
 
 
+class Unreadable(InputError):
+    """Nothing of a file can be read: it is not what it should be, or its beginning or its end is damaged."""
+
+
 class Probe(Protocol):
     """A file after a look at its schema, before any row is read."""
 
@@ -189,6 +193,10 @@ def read_slice(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Ba
         from headrace.dataeng.sources import files
 
         return files.read(source, part, columns)
+    if source.format == "unreadable":
+        from headrace.dataeng.sources import unreadable
+
+        return unreadable.read(source, part)
     if source.format == "jsonl":
         from headrace.dataeng.sources import jsonl
 

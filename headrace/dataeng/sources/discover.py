@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from headrace.dataeng.sources.base import MAX_DOCUMENT_BYTES, Columns, Probe, SourceFile, is_utf8
+from headrace.dataeng.sources.base import MAX_DOCUMENT_BYTES, Columns, Probe, SourceFile, Unreadable, is_utf8
 from headrace.dataeng.sources.compressed import StreamDamage, StreamReader, codec_of, decompress
 from headrace.dataeng.sources.location import (
     expand_glob,
@@ -21,6 +21,7 @@ from headrace.dataeng.sources.location import (
     same_file,
 )
 from headrace.dataeng.sources.sidecars import is_sidecar
+from headrace.dataeng.sources.unreadable import UnreadableProbe
 from headrace.dataeng.storage import redact
 from headrace.errors import DamageError, InputError
 
@@ -62,11 +63,14 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Discovered:
-    """The sources in order, the columns resolved, and the files of directories that were passed over."""
+    """The sources in order, the columns resolved, the files of directories that were passed over, and in words the damage
+    that was met and allowed.
+    """
 
     sources: tuple[SourceFile, ...]
     columns: Columns
     ignored: tuple[str, ...]
+    damage: tuple[str, ...] = ()
 
 
 def discover(
@@ -87,12 +91,22 @@ def discover(
 
     Raises:
         InputError: naming every file that cannot be read or whose schema conflicts, before any row is read.
-        DamageError: damage that planning already sees, unless `allow_damage`.
+        DamageError: damage that planning already sees, unless `allow_damage`; then a file of which nothing can be read is
+            one damaged row, too.
     """
     if whole_files:
         return _discover_trees(places, text_column, id_column, slice_bytes, max_document_bytes)
     uris, ignored = _expand(places)
-    probes = _all(lambda uri: _probe(uri, raw_records=raw_records), uris)
+
+    def probe(uri: str) -> Probe:
+        try:
+            return _probe(uri, raw_records=raw_records)
+        except Unreadable as error:
+            if not allow_damage:
+                raise
+            return UnreadableProbe(uri, str(error))
+
+    probes = _all(probe, uris)
     columns = _resolve(dict(zip(uris, probes, strict=True)), text_column, id_column)
     columns = replace(columns, raw_records=raw_records, max_document_bytes=max_document_bytes)
     planned = _all(lambda pair: pair[1].plan(pair[0], columns, slice_bytes), list(enumerate(probes)))
@@ -102,7 +116,12 @@ def discover(
             _listed("damaged", damage)
             + "\nRestore the files, or keep what is before the damage with --on-damage quarantine"
         )
-    return Discovered(sources=tuple(planned), columns=columns, ignored=tuple(map(redact, ignored)))
+    return Discovered(
+        sources=tuple(planned),
+        columns=columns,
+        ignored=tuple(map(redact, ignored)),
+        damage=tuple(damage),
+    )
 
 
 def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -280,9 +299,9 @@ def _probe(uri: str, *, raw_records: bool) -> Probe:
         actual = "jsonl" if found.size and describe_foreign(found.inner) is None else None
     if actual is None or (expected or actual) != actual:
         wanted = _IN_WORDS[expected] if expected else _FORMAT_NAMES
-        raise InputError(f"{name}: expected {wanted}, found {describe(found.head, found.size, found.inner)}")
+        raise Unreadable(f"{name}: expected {wanted}, found {describe(found.head, found.size, found.inner)}")
     if found.codec is not None and actual not in _MAY_BE_COMPRESSED:
-        raise InputError(
+        raise Unreadable(
             f"{name}: {_IN_WORDS[actual]} inside {found.codec}; it is read by parts, so decompress it first "
             f"({_UNPACK[found.codec]})"
         )
@@ -428,7 +447,14 @@ def _all(action: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
         outcomes = list(pool.map(attempt, items))
     problems = [str(outcome) for outcome in outcomes if isinstance(outcome, InputError)]
     if problems:
-        raise InputError(_listed("cannot be read", problems))
+        plural = "" if len(problems) == 1 else " each"
+        alone = all(
+            isinstance(outcome, Unreadable) for outcome in outcomes if isinstance(outcome, InputError)
+        )
+        remedy = (
+            f"\n--on-damage quarantine rejects them, one row{plural}, and reads the others" if alone else ""
+        )
+        raise InputError(_listed("cannot be read", problems) + remedy)
     return [outcome for outcome in outcomes if not isinstance(outcome, InputError)]
 
 

@@ -34,6 +34,7 @@ from headrace.dataeng.sources.base import (
     Slice,
     SourceDamage,
     SourceFile,
+    Unreadable,
     is_utf8,
     require_planned,
     sampled_fingerprint,
@@ -109,7 +110,7 @@ def probe(uri: str, size: int, codec: str | None) -> JsonLinesProbe:
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
     if problem is not None and not columns:
-        raise InputError(f"{name}: expected JSON lines, one object a line, but {problem}")
+        raise Unreadable(f"{name}: expected JSON lines, one object a line, but {problem}")
     return JsonLinesProbe(uri, size, codec, fingerprint, columns)
 
 

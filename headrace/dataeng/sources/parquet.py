@@ -26,6 +26,7 @@ from headrace.dataeng.sources.base import (
     Slice,
     SourceDamage,
     SourceFile,
+    Unreadable,
 )
 from headrace.dataeng.sources.columnar import ARROW_ERRORS, bounded, column_of, first_line, kinds, to_batch
 from headrace.dataeng.sources.location import open_arrow, open_input
@@ -99,11 +100,11 @@ def probe(uri: str, size: int) -> ParquetProbe:
                 if columns.get(name) in ("text", "binary", "null")
             }
         except Excess as error:
-            raise InputError(f"{name}: not read: {error}") from None
+            raise Unreadable(f"{name}: not read: {error}") from None
         except ARROW_ERRORS as error:
-            raise InputError(f"{name}: the Parquet footer cannot be read ({first_line(error)})") from None
+            raise Unreadable(f"{name}: the Parquet footer cannot be read ({first_line(error)})") from None
     if sum(rows) != metadata.num_rows or metadata.num_rows < 0:
-        raise InputError(
+        raise Unreadable(
             f"{name}: the footer says {metadata.num_rows:,} rows, its row groups have {sum(rows):,}; it is damaged"
         )
     return ParquetProbe(uri, size, fingerprint, columns, rows, column_bytes)
@@ -112,24 +113,24 @@ def probe(uri: str, size: int) -> ParquetProbe:
 def _fingerprint(file: BinaryIO, size: int, name: str) -> str:
     """A hash of the footer, once the file's ends are what they must be; leaves the file at its beginning."""
     if size < 4 + _TAIL_BYTES:
-        raise InputError(f"{name}: {size:,} bytes, too short for a Parquet file")
+        raise Unreadable(f"{name}: {size:,} bytes, too short for a Parquet file")
     head = file.read(4)
     file.seek(size - _TAIL_BYTES)
     tail = file.read(_TAIL_BYTES)
     if tail[4:] == ENCRYPTED or head == ENCRYPTED:
-        raise InputError(f"{name}: an encrypted Parquet file; decrypt it first, headrace takes no keys")
+        raise Unreadable(f"{name}: an encrypted Parquet file; decrypt it first, headrace takes no keys")
     if tail[4:] != MAGIC:
-        raise InputError(
+        raise Unreadable(
             f"{name}: begins as Parquet but does not end as it ({tail[4:]!r} in place of {MAGIC!r}): "
             "truncated, or something was appended. Restore it from its source"
         )
     length = int.from_bytes(tail[:4], "little")
     if not 0 < length <= size - _TAIL_BYTES - 4:
-        raise InputError(
+        raise Unreadable(
             f"{name}: the footer claims {length:,} bytes of a file of {size:,}; the file is damaged"
         )
     if length > _MAX_FOOTER_BYTES:
-        raise InputError(
+        raise Unreadable(
             f"{name}: a footer of {length:,} bytes, at most {_MAX_FOOTER_BYTES:,} are read; write it again with larger row groups"
         )
     footer = _footer(file, size)

@@ -29,6 +29,7 @@ from headrace.dataeng.sources.base import (
     Slice,
     SourceDamage,
     SourceFile,
+    Unreadable,
     require_planned,
     sampled_fingerprint,
 )
@@ -250,7 +251,7 @@ def probe(uri: str, size: int, codec: str | None = None, *, raw_records: bool = 
             if seen == _PROBED_RECORDS:
                 break
     if problems and not columns:
-        raise InputError(f"{redact(uri)}: {problems[0]}")
+        raise Unreadable(f"{redact(uri)}: {problems[0]}")
     return TFRecordProbe(uri, size, codec, columns)
 
 
@@ -273,7 +274,7 @@ def _stream_columns(uri: str, codec: str) -> dict[str, str]:
         except StreamDamage as error:
             problem = problem or str(error)
     if problem and not columns:
-        raise InputError(f"{redact(uri)}: {problem}")
+        raise Unreadable(f"{redact(uri)}: {problem}")
     return columns
 
 
