@@ -1,9 +1,12 @@
-"""The options of `headrace tokenize` that leave documents out."""
+"""The options of `headrace tokenize` that leave documents out, and what a manifest says of them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.dataeng.printable import printable
 
 if TYPE_CHECKING:
     from headrace.tokenize.filters.config import Decontamination, FilterConfig
@@ -92,3 +95,21 @@ def _decontamination(args: argparse.Namespace) -> Decontamination | None:
         option = next(iter(given)).removesuffix("s")
         raise UsageError(f"--decontaminate-{option} says how, but no --decontaminate what to look for")
     return None
+
+
+def filter_rows(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """For a table: what a dataset's manifest (`config`) says of its filters, a filter a row."""
+    filters = config.get("filters")
+    return [
+        ("" if number else "filters", printable(f"{name} {_in_words(value)}"))
+        for number, (name, value) in enumerate(filters.items() if isinstance(filters, dict) else ())
+    ]
+
+
+def _in_words(value: Any) -> str:
+    """A manifest may have come from anywhere, so nothing is taken for granted of what it holds."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "[" + ", ".join(str(v.get("name")) if isinstance(v, dict) else str(v) for v in value) + "]"
+    return str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.filter_options import filter_rows
 from headrace.cli.outcome import print_json, reject_rows
 from headrace.cli.terminal import table
 from headrace.dataeng.printable import printable
@@ -175,6 +176,7 @@ def _show_dataset(survey: Survey) -> None:
             "frame",
             f"before {_token(identity.bos, identity.bos_id)}, after {_token(identity.eos, identity.eos_id)}",
         ),
+        *filter_rows(manifest.config),
         ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
         *reject_rows(manifest),
         ("text", f"{counts.text_bytes:,} bytes, {counts.text_bytes / counts.tokens:.2f} a token"),
