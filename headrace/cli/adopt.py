@@ -23,6 +23,8 @@ none of the tokenizer's; 3 a worker died; 75 another process is at work; 130 int
 examples:
   headrace adopt --out corpus/ --tokenizer tokenizer.json --eos '<|endoftext|>' s3://bucket/mds/
   headrace adopt --out corpus/ --tokenizer tokenizer.json data/web_text_document.idx data/code_text_document.idx
+  headrace adopt ... --shard-of 3/16      the fourth of 16 jobs, on any machine that sees --out; then, once,
+  headrace adopt ... --finish
   headrace adopt --out corpus/ --vocab-size 50257 --dtype uint16 --split-after 50256 train.bin"""
 
 
@@ -88,6 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="publish only if no more documents than this were empty or too large (default: 0.01)",
     )
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
+        "--shard-of", metavar="I/N", help="do only share I (from 0) of N of the work, and publish nothing"
+    )
+    part.add_argument(
+        "--finish", action="store_true", help="publish what the shares did; refuse if one is missing"
+    )
     parser.add_argument(
         "--progress",
         choices=["auto", "live", "plain", "none"],
@@ -98,11 +107,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.cli.outcome import tell_outcome
+    from headrace.cli.outcome import tell_outcome, tell_share
     from headrace.cli.progress import reporter
-    from headrace.convert.adopt import AdoptConfig, adopt
+    from headrace.convert.adopt import AdoptConfig, adopt, adopt_share
     from headrace.convert.vocabulary import of_size, of_tokenizer
-    from headrace.tokenize.config import Execution
+    from headrace.tokenize.config import Execution, Share
 
     if args.tokenizer is not None:
         vocabulary = of_tokenizer(args.tokenizer, bos=args.bos, eos=args.eos)
@@ -121,7 +130,13 @@ def run(args: argparse.Namespace) -> int:
     execution = Execution(workers=args.workers, max_rejects=args.max_rejects, on_progress=show)
     try:
         with sigterm_raises():
-            outcome = adopt(args.sources, vocabulary, args.out, config, execution)
+            job = (args.sources, vocabulary, args.out, config, execution)
+            if args.shard_of is not None:
+                tell_share(
+                    adopt_share(*job, share=Share.parse(args.shard_of)), args.shard_of, as_json=args.json
+                )
+                return 0
+            outcome = adopt(*job, by_shares=args.finish)
     except (KeyboardInterrupt, TerminatedError) as error:
         show.close()
         return tell_stopped(error)

@@ -23,9 +23,9 @@ from headrace.dataeng.sources.location import is_below
 from headrace.dataeng.storage import Store
 from headrace.dataeng.uris import redact
 from headrace.errors import InputError, UsageError
-from headrace.tokenize.config import Execution, TokenizeConfig
+from headrace.tokenize.config import Execution, Share, TokenizeConfig
 from headrace.tokenize.journal import UnitRecord
-from headrace.tokenize.pipeline import Outcome, carry_out
+from headrace.tokenize.pipeline import Outcome, ShareOutcome, TaskOf, carry_out, carry_out_share
 from headrace.tokenize.publish import Job, inputs_of
 from headrace.tokenize.software import software
 from headrace.tokenize.units import Unit, unit_bytes
@@ -75,8 +75,12 @@ def adopt(
     out: str,
     config: AdoptConfig,
     execution: Execution,
+    *,
+    by_shares: bool = False,
 ) -> Outcome:
     """Makes the dataset `out` of token files: directories of MDS, Megatron prefixes, `.ds`, `.npy`, raw files.
+
+    by_shares: publishes what `adopt_share` did; IncompleteError if a unit is missing.
 
     Raises:
         UsageError, InputError: before any work, for what is no token file or does not say enough; later, for ids that are
@@ -84,6 +88,28 @@ def adopt(
         DamageError: a file is not what its own index says.
         Otherwise as `headrace.tokenize.pipeline.tokenize`.
     """
+    store, job, found, task = _read(places, vocabulary, out, config)
+    return carry_out(store, job, found, execution, task, by_shares=by_shares)
+
+
+def adopt_share(
+    places: Sequence[str],
+    vocabulary: Vocabulary,
+    out: str,
+    config: AdoptConfig,
+    execution: Execution,
+    *,
+    share: Share,
+) -> ShareOutcome:
+    """Does the units of one share and publishes nothing; shares may run at the same time, anywhere. Raises as `adopt`."""
+    store, job, found, task = _read(places, vocabulary, out, config)
+    return carry_out_share(store, job, found, execution, share, task)
+
+
+def _read(
+    places: Sequence[str], vocabulary: Vocabulary, out: str, config: AdoptConfig
+) -> tuple[Store, Job, Discovered, TaskOf]:
+    """Everything that is known before any work."""
     for place in places:
         if is_below(out, place):
             raise UsageError(
@@ -105,7 +131,7 @@ def adopt(
         begins_as=ADOPTED,
     )
     found = Discovered(sources=sources, columns=Columns(text=""), ignored=())
-    return carry_out(Store(out), job, found, execution, partial(_task, files))
+    return Store(out), job, found, partial(_task, files)
 
 
 def _task(

@@ -117,13 +117,24 @@ def tokenize(
 
 
 def carry_out(
-    store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf = TokenizeUnit
+    store: Store,
+    job: Job,
+    found: Discovered,
+    execution: Execution,
+    task: TaskOf = TokenizeUnit,
+    *,
+    by_shares: bool = False,
 ) -> Outcome:
     """Does the units that no earlier run has done, and publishes. Raises as `tokenize`.
 
-    task: what is done to a unit; the record that it returns and stores is what is published.
+    task: what is done to a unit; the record that it returns and stores is what is published. by_shares: all units have
+    been done by shares, or it is too early (IncompleteError).
     """
     with only_job_in(store):
+        # Shares may be at work on other machines, which a network file system's locks need not reach: as long as units
+        # are missing, nothing is cleaned.
+        if by_shares and _finished(store, job, among_shares=True) is None:
+            _require_all_units(store, _units(job))
         finished = _finished(store, job)
         if finished is not None:
             return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
@@ -144,14 +155,26 @@ def tokenize_share(
 
     Raises as `tokenize`.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    return carry_out_share(*_read(places, tokenizer, out, config, execution, onto), execution, share)
+
+
+def carry_out_share(
+    store: Store,
+    job: Job,
+    found: Discovered,
+    execution: Execution,
+    share: Share,
+    task: TaskOf = TokenizeUnit,
+) -> ShareOutcome:
+    """`carry_out` of one share: publishes nothing. Raises as `tokenize`."""
     with only_job_in(store, among_shares=True):
         units = _units(job)
         mine = [unit for unit in units if share.has(unit.index)]
         notes: tuple[str, ...] = ()
         done = len(units)
         if _finished(store, job, among_shares=True) is None:
-            task = _leaving_out(decided(store, units)) if config.dedup else TokenizeUnit
+            if job.config.dedup:
+                task = _leaving_out(decided(store, units))
             earlier = Journal(store).records()
             _, notes = _run_units(
                 store, job, found.columns, execution, mine, task, earlier, among_shares=True
@@ -241,21 +264,11 @@ def finish_shares(
         IncompleteError: a unit is missing; the message says which.
         Otherwise as `tokenize`.
     """
-    store, job, found = _read(places, tokenizer, out, config, execution, onto)
-    with only_job_in(store):
-        # Shares may be at work on other machines, which a network file system's locks need not reach: as long as units
-        # are missing, nothing is cleaned.
-        if _finished(store, job, among_shares=True) is None:
-            _require_all_units(store, _units(job))
-        finished = _finished(store, job)
-        if finished is not None:
-            return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-        return _publish(store, job, found, execution)
+    read = _read(places, tokenizer, out, config, execution, onto)
+    return carry_out(*read, execution, by_shares=True)
 
 
-def _publish(
-    store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf = TokenizeUnit
-) -> Outcome:
+def _publish(store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf) -> Outcome:
     units = _units(job)
     try:
         if job.config.dedup:

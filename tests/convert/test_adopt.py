@@ -218,3 +218,16 @@ def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
     megatron = write_megatron(tmp_path / "m", [[1]], "uint16")
     with pytest.raises(InputError, match=r"m\.bin is given twice"):
         take_in(tmp_path / "out", megatron, f"{megatron}.idx")
+
+
+def test_shares_and_a_finish_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_megatron(Path("big"), [[n % 1000] * 60_000 for n in range(60)], "uint16")
+    take_in(Path("whole"), "big")
+    command = ["adopt", "--out", "out", "--vocab-size", "1000", "--workers", "1", "--progress", "none", "big"]
+    assert main([*command, "--shard-of", "1/2"]) == 0
+    assert main([*command, "--finish"]) == 75
+    assert main([*command, "--shard-of", "0/2"]) == 0
+    assert main([*command, "--finish"]) == 0
+    assert main([*command, "--finish"]) == 0
+    assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
