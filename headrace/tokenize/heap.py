@@ -9,13 +9,14 @@ from typing import Any, Final
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
-_LARGE: Final = 1 << 20
+_LARGE: Final = 16 << 20
 
 
 def keep_heap_small() -> None:
-    """From now on blocks of 1 MiB or more return to the system when they are freed, and threads share two arenas.
+    """From now on blocks of 16 MiB or more return to the system when they are freed, and threads share two arenas.
 
-    By itself glibc raises that limit to 32 MiB and gives each thread an arena.
+    By itself glibc gives each thread an arena. Smaller blocks stay: new ones from the system come page by page, zeroed, which
+    takes longer than to fill them.
     """
     mallopt = _function("mallopt")
     if mallopt is not None:
