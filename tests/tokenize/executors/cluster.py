@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -43,6 +44,17 @@ class RayCluster:
     def kill_node(self, node: Any) -> None:
         """SIGKILL to all of its processes."""
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def workers(self) -> list[int]:
+        """The processes of its actors, of whatever job."""
+        found = subprocess.run(
+            ["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+        )
+        lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()[1:]]
+        raylets = {pid for pid, _, command in lines if "/raylet " in command and str(self.scratch) in command}
+        return [
+            int(pid) for pid, parent, command in lines if parent in raylets and "ray::RayWorker" in command
+        ]
 
     def close(self) -> None:
         self._cluster.shutdown()

@@ -22,7 +22,7 @@ from headrace.tokenize.software import software
 from tests.s3 import S3Server
 from tests.tokenize.executors.cluster import RayCluster
 from tests.tokenize.executors.tasks import Dying, Gated, some_context, unit
-from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, write_corpus
+from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes
 
 
 def executor(out: Path, address: str | None, num_tasks: int) -> RayExecutor:
@@ -107,20 +107,6 @@ def test_a_killed_node_costs_its_open_unit_and_no_other(tmp_path: Path, ray_clus
     assert f"another one did unit {next(iter(ray._losses))}" in note
 
 
-@pytest.fixture(scope="module")
-def longer(tmp_path_factory: pytest.TempPathFactory, command: CommandLine) -> CommandLine:
-    """A job that takes long enough to be interrupted."""
-    return CommandLine(write_corpus(tmp_path_factory.mktemp("longer") / "corpus", 1000), command.tokenizer)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, longer: CommandLine) -> dict[str, str]:
-    """The files of the longer job, done by one process."""
-    out = tmp_path_factory.mktemp("whole") / "out"
-    longer.run(out, "--workers", "1")
-    return file_hashes(out)
-
-
 def finished_shards(out: Path) -> dict[str, int]:
     """The shards of finished units, and when each was written."""
     units = [path.stem for path in (out / "_units").glob("0*.json")]
@@ -162,21 +148,17 @@ def test_law_6_a_killed_driver_leaves_no_actor_and_the_same_command_continues(
 ) -> None:
     process = longer.start(tmp_path / "out", *on(ray_cluster))
     before = until_some_are_done(process, tmp_path / "out", 10)
+    assert ray_cluster.workers()
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     deadline = time.monotonic() + 60
-    while actors():
+    while ray_cluster.workers():
         assert time.monotonic() < deadline, "actors outlived their driver"
         time.sleep(0.05)
     longer.run(tmp_path / "out")
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("shard.*.mds")}
     assert {name: after[name] for name in before} == before
     assert file_hashes(tmp_path / "out") == whole
-
-
-def actors() -> list[int]:
-    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in found.splitlines() if "ray::RayWorker" in line]
 
 
 def test_sigterm_ends_at_once_with_its_own_code(
