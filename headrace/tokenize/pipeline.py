@@ -501,6 +501,7 @@ def _run_units(
         fast_tokenizer=_wants_fast(text_bytes, execution),
         exact_check_full=execution.exact_check == "full",
     )
+    only_encoded = None if task is ScanUnit or job.filters.described() else text_bytes
     tracker = Tracker(units, execution.on_progress, "scan" if task is ScanUnit else "tokenize")
     records: list[Any] = []
     notes: dict[str, None] = {}
@@ -509,7 +510,7 @@ def _run_units(
     try:
         with (
             Stop(execution.on_stop) as stop,
-            open_executor(execution, context, len(tasks), text_bytes) as executor,
+            open_executor(execution, context, len(tasks), only_encoded) as executor,
         ):
             for unit, report in executor.run(tasks, stop):
                 if isinstance(report, Done):
