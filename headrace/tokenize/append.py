@@ -62,7 +62,7 @@ def require_fitting(parent: Dataset, job: Job) -> None:
     if told := differences(there, here):
         raise MismatchError(
             f"{where}: the sources would be tokenized otherwise than what is there; nothing was changed. It differs in\n"
-            f"{told}\nGive filters as they were, and leave other options out (--onto takes them from the dataset); or make a dataset of its own and join "
+            f"{told}\nGive filters and --dedup as they were, and leave other options out (--onto takes them from the dataset); or make a dataset of its own and join "
             "the two with `headrace merge`, which minds only the tokenizer and how shards are stored"
         )
     _require_new_sources(parent, job)

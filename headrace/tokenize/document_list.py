@@ -1,7 +1,7 @@
 """A list of documents, from a file: ids one a line, JSON lines, or Parquet. For takedown by list.
 
 A document is named by `document_id`, by `text_hash` (32 hexadecimal digits), or by `source` and `row`, with `row_group` where the
-document's lineage has one. `rejects.parquet` of another dataset is such a file, and so is any selection of lineage.
+document's lineage has one. Any selection of lineage is such a file.
 """
 
 from __future__ import annotations
@@ -115,6 +115,10 @@ class DocumentList:
 
     def _add(self, entry: Mapping[str, Any], where: str) -> None:
         value = {name: entry[name] for name in _NAMES if entry.get(name) is not None}
+        if (
+            entry.get("rows", 1) != 1
+        ):  # as rejects have: to take down only the first of them would go unnoticed
+            raise InputError(f"{where}: rows is {str(entry['rows'])[:80]}; give each row an entry of its own")
         for name, found in value.items():
             if type(found) not in _TYPES.get(name, (str,)):
                 raise InputError(f"{where}: {name} is {str(found)[:80]!r}, which has the wrong type")
@@ -156,7 +160,7 @@ def read_document_list(uri: str) -> DocumentList:
 def _rows(data: bytes, where: str) -> Iterator[Mapping[str, Any]]:
     try:
         table = read_table(data)
-        names = [name for name in _NAMES if name in table.column_names]
+        names = [name for name in (*_NAMES, "rows") if name in table.column_names]
         for batch in table.select(names).to_batches(max_chunksize=1 << 14):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:

@@ -15,7 +15,9 @@ from typing import Final
 from headrace.dataeng import mds
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.threads import map_ahead
-from headrace.manifests.dataset import plain_name
+from headrace.dataeng.versions import archived
+from headrace.errors import DamageError, InputError
+from headrace.manifests.dataset import archived_manifest, plain_name
 from headrace.manifests.parquet import read_table
 from headrace.tokenize.head import index_file
 from headrace.tokenize.publish import REJECTS, SOURCES
@@ -158,7 +160,19 @@ def _file_problems(dataset: Dataset) -> Iterator[Problem]:
         yield Problem(file="manifest.json", problem="its rejects by reason do not add up")
     if dataset.is_newest:  # it lists the newest version, and no other has one
         yield from _index_problems(dataset)
+    yield from _history_problems(dataset)
     yield from _table_problems(dataset, contents)
+
+
+def _history_problems(dataset: Dataset) -> Iterator[Problem]:
+    """The manifests of the versions before: what else they have is for their own verification."""
+    version = dataset.manifest
+    while (parent := version.parent) is not None:
+        try:
+            version = archived(dataset.store, parent)
+        except (DamageError, InputError) as error:
+            yield Problem(file=archived_manifest(parent), problem=str(error))
+            return
 
 
 def _index_problems(dataset: Dataset) -> Iterator[Problem]:

@@ -74,6 +74,7 @@ def test_lines_of_text_are_ids_and_their_order_does_not_matter(tmp_path: Path) -
         (b"\n\n", "names no document"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"document_id": 5}', "document_id is '5'"),
+        (b'{"source": "a", "row": 1, "rows": 2}', "rows is 2; give each row"),
         (b'{"source": "a"}', "entry 1: names no document"),
         (b'{"source": "a", "row": true}', "row is 'True'"),
         (b'{"text_hash": "abc"}', "32 hexadecimal digits"),

@@ -160,3 +160,17 @@ def test_law_3_a_plan_reads_the_same_tokens_after_growth_and_takedown_and_is_ref
     prune(str(root), [plan.sources[0].content_hash[:12]])
     with pytest.raises(MismatchError, match=r"dataset 'd': the plan was made for content .* was pruned"):
         Plan.load(tmp_path / "plan.json")
+
+
+def test_a_damaged_manifest_of_an_older_version_is_a_problem_of_every_later_one(tmp_path: Path) -> None:
+    root = tmp_path / "d"
+    first = publish_small(root, {"a": [300]})
+    for name in "bc":
+        publish_small(root, {name: [3]}, onto=True)
+    name = f"manifest.{first.hash[:16]}.json"
+    (root / name).write_bytes((root / name).read_bytes() + b" ")
+    newest, middle = Dataset.open(root).manifest.hash, Dataset.open(root).manifest.parent
+    for version in (newest, middle):
+        (problem,) = verify(f"{root}@{version}").problems
+        assert problem.file == name
+        assert "SHA-256" in problem.problem
