@@ -11,6 +11,7 @@ from headrace.dataeng.printable import printable
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
     from headrace.tokenize.pipeline import Outcome, ScanOutcome, ShareOutcome
+    from headrace.tokenize.repair import Repaired
 
 _SHOWN_IGNORED = 5
 
@@ -26,6 +27,38 @@ def tell_outcome(outcome: Outcome, out: str, *, as_json: bool) -> None:
         more = " ..." if len(outcome.ignored) > _SHOWN_IGNORED else ""
         print(f"passed over {len(outcome.ignored):,} files that are not data: {names}{more}", file=sys.stderr)
     print(dataset_table(outcome.manifest, out, already_complete=outcome.already_complete))
+    if outcome.already_complete:
+        print(
+            "complete already: every file is there, with its size. `headrace verify` reads and hashes them all",
+            file=sys.stderr,
+        )
+
+
+def tell_repaired(repaired: Repaired, out: str, *, as_json: bool) -> int:
+    """Returns the exit code: 1 if something is damaged still."""
+    from headrace.dataeng.storage import redact
+
+    if as_json:
+        print_json(
+            {
+                "manifest": repaired.manifest.hash,
+                "repaired": list(repaired.files),
+                "left": list(repaired.left),
+                "units_done_again": repaired.units,
+            }
+        )
+        return 1 if repaired.left else 0
+    for name in repaired.files:
+        print(f"repaired {name}")
+    for name in repaired.left:
+        print(
+            f"DAMAGED  {name}: not made by this command; repair it with the one that made it, or from a copy"
+        )
+    told = f"{len(repaired.files):,} files repaired" if repaired.files else "nothing to repair"
+    print(
+        f"{told}, {repaired.units:,} units done again: {printable(redact(out))}\nmanifest {repaired.manifest.hash}"
+    )
+    return 1 if repaired.left else 0
 
 
 def tell_share(outcome: ShareOutcome, share: str, *, scanned: bool = False, as_json: bool) -> None:

@@ -25,6 +25,10 @@ A job that was interrupted or killed is continued by the same command, and gives
 with any --executor and --workers. Neither they nor --address, --max-rejects, --on-damage, --tokenizer-backend,
 --exact-check, --progress and --json change a byte. Ctrl-C once finishes the open units; again, it stops at once.
 
+A dataset that is complete is not made again: the command looks whether its files are there with the right sizes. Damage
+that only their hashes show is found by `headrace verify`; --repair makes what is damaged anew, with the same bytes, and
+replaces nothing if the sources no longer give them.
+
 exit codes: 0 published, or was already; 1 nothing published: rejects over the budget, no documents, or damage;
 2 bad usage or input; 3 a worker died; 75 too early: another process is at work, or a share is missing; 130 interrupted;
 143 terminated
@@ -162,6 +166,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     share.add_argument(
         "--finish", action="store_true", help="publish what the shares did; refuse if one is missing"
     )
+    share.add_argument(
+        "--repair",
+        action="store_true",
+        help="verify the dataset that this command made, and make damaged files anew from the sources",
+    )
     parser.add_argument(
         "--scan",
         action="store_true",
@@ -178,11 +187,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.cli.outcome import tell_outcome, tell_scan, tell_share
+    from headrace.cli.outcome import tell_outcome, tell_repaired, tell_scan, tell_share
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
-    from headrace.tokenize.pipeline import finish_scan, finish_shares, scan_share, tokenize, tokenize_share
+    from headrace.tokenize.pipeline import (
+        finish_scan,
+        finish_shares,
+        repair,
+        scan_share,
+        tokenize,
+        tokenize_share,
+    )
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
     given = {name: value for name in _CONFIG if (value := getattr(args, name)) is not None}
@@ -222,6 +238,8 @@ def run(args: argparse.Namespace) -> int:
             if args.scan:
                 tell_scan(finish_scan(*job, onto=onto), as_json=args.json)
                 return 0
+            if args.repair:
+                return tell_repaired(repair(*job, onto=onto), out, as_json=args.json)
             outcome = (finish_shares if args.finish else tokenize)(*job, onto=onto)
     except (KeyboardInterrupt, TerminatedError) as error:
         show.close()

@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if not report.ok:
         print(
-            "Put those files back from a copy, or move the dataset away and run its `headrace tokenize` command again: the "
-            "same inputs give the same bytes"
+            "Put those files back from a copy; or add --repair to the `headrace tokenize` command that made the dataset: it "
+            "makes them anew from the sources, the same bytes"
         )
     return 0 if report.ok else 1
 

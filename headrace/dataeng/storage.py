@@ -179,6 +179,19 @@ class Store:
             found = (key.removeprefix(strip) for key in keys if key.startswith(strip))
         return sorted(name for name in found if _TEMPORARY not in name)
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of everything that is stored, by name, from one listing; no temporaries."""
+        if self.is_local:
+            root = self.local_root
+            paths = (p for p in root.rglob("*") if p.is_file())
+            found = ((p.relative_to(root).as_posix(), p.stat().st_size) for p in paths)
+        else:
+            with self._translated(""):
+                listed = self._fs().find(self.uri, detail=True)
+            strip = self._fs()._strip_protocol(self.uri).rstrip("/") + "/"
+            found = ((key.removeprefix(strip), int(info["size"])) for key, info in listed.items())
+        return {name: size for name, size in found if _TEMPORARY not in name}
+
     def remove(self, name: str) -> None:
         """Removes `name`; absent is fine."""
         if self.is_local:

@@ -159,7 +159,7 @@ class ShardTable:
         return self.column("documents")
 
     def names(self) -> list[str]:
-        """The stored files of all shards, lineage included."""
+        """The stored files of all shards in order, and then of all their lineage."""
         return [name for column in _NAMES for name in self._table[column].to_pylist()]
 
     def row(self, index: int) -> ShardRow:

@@ -39,8 +39,9 @@ from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
 from headrace.tokenize.filters.prepare import Prepared, prepare
 from headrace.tokenize.heap import return_freed_memory
-from headrace.tokenize.journal import Journal, require_same_job
+from headrace.tokenize.journal import Journal, UnitRecord, require_same_job
 from headrace.tokenize.publish import TOKENIZER, Job, inputs_of, publish
+from headrace.tokenize.repair import Repaired, repair_version, version_of
 from headrace.tokenize.software import software
 from headrace.tokenize.tidy import tidy_up
 from headrace.tokenize.tokenizers import identify
@@ -266,6 +267,40 @@ def finish_shares(
     """
     read = _read(places, tokenizer, out, config, execution, onto)
     return carry_out(*read, execution, by_shares=True)
+
+
+def repair(
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    onto: bool = False,
+) -> Repaired:
+    """Makes the damaged files of the version that this job published anew from the sources.
+
+    Raises:
+        InputError: there is no dataset, or its manifest cannot be read.
+        DamageError: the sources give other bytes than were published; nothing was replaced.
+        Otherwise as `tokenize`.
+    """
+    store, job, found = _read(places, tokenizer, out, config, execution, onto)
+    with only_job_in(store):
+        identity = _identity(job)
+        version, job = version_of(store, job, identity)
+        units = _units(job)
+
+        def redo(scratch: Store, some: Sequence[Unit]) -> list[UnitRecord]:
+            task: TaskOf = TokenizeUnit
+            if job.config.dedup:  # which documents repeat another, only all of them can tell
+                scans = _scan(scratch, job, found.columns, execution, units)
+                decision = find_duplicates(scratch, units, job.sources, job.config.dedup, scans)
+                task = _leaving_out(told(scans, decision))
+            earlier = Journal(scratch).records()
+            return _run_units(scratch, job, found.columns, execution, some, task, earlier)[0]
+
+        return repair_version(store, job, version, units, identity, redo)
 
 
 def _publish(store: Store, job: Job, found: Discovered, execution: Execution, task: TaskOf) -> Outcome:

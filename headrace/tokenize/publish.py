@@ -57,12 +57,46 @@ class Job:
         return self.begins_as if self.parent is None else "append"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Version:
+    """A version as it is to be published. contents: the bytes of its tables and tokenizer, by plain name; stored: of them,
+    what its parent does not share, by stored name.
+    """
+
+    manifest: DatasetManifest
+    table: ShardTable
+    contents: dict[str, bytes]
+    stored: dict[str, bytes]
+    parent: DatasetManifest | None
+
+
 def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: float) -> DatasetManifest:
     """Checks that every row is accounted for and the budget is kept, and publishes.
 
     Raises:
         DamageError: rows that are neither documents nor rejects, or shards that are gone; nothing is published.
         BudgetError: no documents, or too many rejects that no filter asked for; nothing is published.
+        MismatchError: as `make_newest`.
+    """
+    version = assemble(store, job, records, max_rejects)
+    manifest, parent = version.manifest, version.parent
+    expected = set(version.table.names())
+    if missing := sorted(expected - sweep(store, expected, units_of(manifest, parent))):
+        raise DamageError(
+            f"{store.describe()}: {len(missing):,} finished files are gone ({missing[0]}"
+            f"{', ...' if len(missing) > 1 else ''}); something removed them while the job ran. Nothing is published: "
+            "run the same command again, it makes them anew"
+        )
+    make_newest(store, manifest, version.table, version.stored, parent)
+    return manifest
+
+
+def assemble(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: float) -> Version:
+    """What `publish` publishes, of the job whose units' files are in `store`; nothing is written.
+
+    Raises:
+        DamageError: rows that are neither documents nor rejects.
+        BudgetError: no documents, or too many rejects that no filter asked for.
     """
     import pyarrow as pa
 
@@ -111,15 +145,7 @@ def publish(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects: 
         change=change,
         parent=None if parent is None else parent.hash,
     )
-    expected = set(table.names())
-    if missing := sorted(expected - sweep(store, expected, units_of(manifest, parent))):
-        raise DamageError(
-            f"{store.describe()}: {len(missing):,} finished files are gone ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}); something removed them while the job ran. Nothing is published: "
-            "run the same command again, it makes them anew"
-        )
-    make_newest(store, manifest, table, stored, parent)
-    return manifest
+    return Version(manifest=manifest, table=table, contents=contents, stored=stored, parent=parent)
 
 
 def inputs_of(listing: Sequence[Sequence[Any]]) -> dict[str, Any]:

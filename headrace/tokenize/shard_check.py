@@ -59,8 +59,9 @@ class _Buffers(threading.local):
 class ShardChecker:
     """Checks shards of one dataset; any number of threads may share it."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, *, name_documents: bool = True) -> None:
         self._dataset = dataset
+        self._name_documents = name_documents
         self._suspects = Suspects(dataset)
         self._buffers = _Buffers()
 
@@ -129,6 +130,8 @@ class ShardChecker:
 
     def _damaged(self, row: ShardRow, problem: str, raw: memoryview | None, lineage: bytes | None) -> Problem:
         """raw: what there is of the shard, if it is worth a look."""
+        if not self._name_documents:
+            return Problem(file=row.name, problem=problem, num_documents=row.documents)
         table = None
         if lineage is not None:
             try:

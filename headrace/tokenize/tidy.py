@@ -5,27 +5,23 @@ from __future__ import annotations
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import archived
-from headrace.errors import DamageError
 from headrace.tokenize.claim import ONTO
 from headrace.tokenize.dedup.journal import ScanJournal
 from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.publish import sweep, units_of
+from headrace.tokenize.repair import remove_scratch, require_files
 
 
 def tidy_up(store: Store) -> None:
     """Completes the newest version's publication: `index.json`, attempts that were given up, the journal.
 
-    Raises DamageError if files of the version are gone.
+    Raises DamageError if files of the version are gone or short.
     """
     dataset = Dataset.open(f"{store.uri}/")
     manifest, expected = dataset.manifest, {*dataset.shards.names(), *dataset.manifest.files}
-    if missing := sorted(expected - set(store.list())):
-        raise DamageError(
-            f"{store.describe()}: the manifest is there, but {len(missing):,} of its files are not ({missing[0]}"
-            f"{', ...' if len(missing) > 1 else ''}). Restore them, or move the dataset away and run the "
-            "command again: it gives the same bytes"
-        )
+    require_files(store, dataset)
+    remove_scratch(store)
     write_index(store, manifest, dataset.shards)
     # First: it takes temporaries out of the journal's directory.
     parent = None if manifest.parent is None else archived(store, manifest.parent)

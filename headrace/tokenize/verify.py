@@ -64,13 +64,15 @@ def verify(
     *,
     threads: int | None = None,
     state: str | None = None,
+    name_documents: bool = True,
     on_look: Callable[[Looked], None] | None = None,
     on_problem: Callable[[Problem], None] | None = None,
 ) -> Report:
     """Reads everything, in the order of the shards.
 
     threads: shards read at a time; by default one a core, on an object store 16, if 1 GB holds them. state: a local file in
-    which intact shards are noted; another call with it goes on from there. It is removed once all is intact. on_look is told
+    which intact shards are noted; another call with it goes on from there. It is removed once all is intact. name_documents: look into damaged
+    shards for the documents that are; it takes time. on_look is told
     how far it is after each shard, on_problem each problem at once.
 
     Raises:
@@ -95,7 +97,7 @@ def verify(
         found(problem)
     counts, stored = dataset.manifest.counts, dataset.shards.column("stored_bytes")
     read_bytes = sum(entry.bytes for entry in dataset.manifest.files.values())
-    checker = ShardChecker(dataset)
+    checker = ShardChecker(dataset, name_documents=name_documents)
     count = threads if threads is not None else _default_threads(dataset)
     with VerifyState(state, dataset.manifest.hash, counts.shards) if state else nullcontext() as kept:
         left = [i for i in range(counts.shards) if kept is None or not kept.intact[i]]
