@@ -186,10 +186,9 @@ class Store:
             paths = (p for p in root.rglob("*") if p.is_file())
             found = ((p.relative_to(root).as_posix(), p.stat().st_size) for p in paths)
         else:
-            with self._translated(""):
-                listed = self._fs().find(self.uri, detail=True)
-            strip = self._fs()._strip_protocol(self.uri).rstrip("/") + "/"
-            found = ((key.removeprefix(strip), int(info["size"])) for key, info in listed.items())
+            listed = self._remote.find(self.uri, self.describe())
+            strip = self._remote.filesystem._strip_protocol(self.uri).rstrip("/") + "/"
+            found = ((key.removeprefix(strip), size) for key, size in listed.items() if key.startswith(strip))
         return {name: size for name, size in found if _TEMPORARY not in name}
 
     def remove(self, name: str) -> None:

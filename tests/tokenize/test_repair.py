@@ -15,8 +15,7 @@ from headrace.dataeng.dataset import Dataset
 from headrace.tokenize.verify import verify
 from tests.s3 import S3Server
 from tests.tokenize.dying import KILLED
-from tests.tokenize.jobs import CommandLine, file_hashes, some_texts, write_parquet
-from tests.tokenize.test_object_store import object_hashes
+from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, some_texts, write_parquet
 
 # Which of the changes that the parent process makes is the last, done or (negative) not. A number from outside tries as many.
 DEATHS = int(os.environ.get("HEADRACE_REPAIR_DEATHS", "0"))
