@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 LONGEST_RUN: Final = 1 << 20
 _SAMPLED: Final = 1024  # one document in so many
 _SAMPLE_CHARACTERS: Final = 1 << 15  # of a sampled document
-_FIRST_CHARACTERS: Final = 1 << 11  # of the first document of a file, which is always in the sample
+# Of the first document of a file, which is always in the sample: a 256th of the text it comes with, which is all of a small
+# file. Otherwise a corpus of very many files would be encoded by the definition for the most part.
+_FIRST_SHARE: Final = 256
+_FIRST_CHARACTERS: Final = (64, 1 << 11)  # at least and at most
 _WHITE: Final = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
 
 
@@ -265,7 +268,8 @@ class Gate:
         sample = [texts[number][:_SAMPLE_CHARACTERS] for number in chosen]
         if first:
             chosen.append(0)
-            sample.append(texts[0][:_FIRST_CHARACTERS])
+            least, most = _FIRST_CHARACTERS
+            sample.append(texts[0][: max(least, min(most, len(data) // _FIRST_SHARE))])
         if sample and (different := differences(self._fast.encode(sample), self._reference.encode(sample))):
             raise Disagreement(f"fastokens gives other ids in row {rows[chosen[different[0]]]:,}")
         return found

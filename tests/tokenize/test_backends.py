@@ -196,6 +196,19 @@ def test_the_first_document_of_a_file_is_always_checked(reference: Reference) ->
         encode(gate, ["x", "y"], 7, first=True)
 
 
+@pytest.mark.parametrize(
+    ("num_characters", "looked_at"), [(5_000, 64), (100_000, 390), (600_000, 2048), (900_000, 2048)]
+)
+def test_a_small_file_is_not_encoded_by_the_definition_for_the_most_part(
+    reference: Reference, num_characters: int, looked_at: int
+) -> None:
+    gate = Gate(reference, Wrong(reference, "x"), "f", full=False)
+    text = "ab " * (num_characters // 3)
+    encode(gate, [f"{text[:looked_at]}x{text[looked_at:]}"], first=True)
+    with pytest.raises(Disagreement):
+        encode(gate, [f"{text[: looked_at - 1]}x{text[looked_at:]}"], first=True)
+
+
 def test_the_sample_is_one_in_about_a_thousand_and_the_same_each_time(reference: Reference) -> None:
     caught = []
     for row in range(20_000):
