@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,18 +57,33 @@ def _paths(place: str) -> Iterator[str]:
 
 
 def _leaders(names: list[str]) -> Iterator[str]:
-    """Of a listing, the files by which a source is opened: shards of MDS go with their index, .bin with their .idx."""
+    """Of a listing, the files by which a source is opened: shards of MDS go with their index, .bin with their .idx.
+
+    An index is for all that lies below it: that of a directory of streams, which mosaicml-streaming merges from those of
+    the streams, lists the same shards as they do.
+    """
     known = set(names)
-    indexed = tuple(name.removesuffix(INDEX) for name in names if name.rpartition("/")[2] == INDEX)
+    indexed = {_parent(name) for name in names if name.rpartition("/")[2] == INDEX}
     for name in names:
-        if name.rpartition("/")[2] == INDEX:
-            yield name
-        elif name.rpartition("/")[0] + "/" in indexed:
+        is_index = name.rpartition("/")[2] == INDEX
+        if _lies_in(_parent(name) if is_index else name, indexed):
             continue
-        elif name.endswith((".idx", ".ds", ".npy")) or (
-            name.endswith(".bin") and f"{name.removesuffix('.bin')}.idx" not in known
-        ):
+        has_index = f"{name.removesuffix('.bin')}.idx" in known
+        if is_index or name.endswith((".idx", ".ds", ".npy")) or (name.endswith(".bin") and not has_index):
             yield name
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _lies_in(path: str, directories: Collection[str]) -> bool:
+    """Whether any directory above `path` is one of them."""
+    while "/" in path:
+        path = _parent(path)
+        if path in directories:
+            return True
+    return False
 
 
 def _open(path: str, first: int, chosen: Chosen) -> list[TokenFile]:

@@ -318,7 +318,8 @@ def _publish(store: Store, job: Job, found: Discovered, execution: Execution, ta
         if not store.exists(MANIFEST) or (finished := _finished(store, job)) is None:
             raise
         return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-    ScanJournal(store).remove()
+    if job.config.dedup:  # else there is none, and looking is a listing
+        ScanJournal(store).remove()
     Journal(store).remove()
     return Outcome(
         manifest=manifest, already_complete=False, ignored=found.ignored, notes=(*_told(found.damage), *notes)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.convert.discover import Chosen, find
+from headrace.convert.discover import Chosen, _leaders, find
 from headrace.convert.flat import Every
 from headrace.errors import InputError
 from tests.convert.files import write_datatrove, write_megatron
@@ -61,3 +61,10 @@ def test_an_index_under_another_name_and_an_archive_are_not_taken_for_tokens(tre
     np.savez(tree / "a.npz", np.ones(3))
     with pytest.raises(InputError, match=r"unzip a\.npz"):
         found(tree / "a.npz")
+
+
+def test_an_index_is_for_all_that_lies_below_it() -> None:
+    merged = ["c/index.json", "c/one/index.json", "c/one/shard.0.mds", "c/two/index.json", "c/two/extra.bin"]
+    assert list(_leaders(merged)) == ["c/index.json"]
+    streams = ["c/one/index.json", "c/one/shard.0.mds", "c/t.bin", "c/t.idx", "c/two/index.json", "c/u.bin"]
+    assert list(_leaders(streams)) == ["c/one/index.json", "c/t.idx", "c/two/index.json", "c/u.bin"]
