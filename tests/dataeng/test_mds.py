@@ -149,3 +149,23 @@ def test_packing_lets_go_of_its_parts() -> None:
     assert len(parts) == 2
     assert mds.shard_buffer(parts, lengths, 1 << 16).tobytes() == expected
     assert not parts
+
+
+@given(some_lengths, st.data())
+def test_a_shard_without_some_samples_is_the_shard_of_the_others(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    """To the byte: a takedown leaves what tokenizing only the other documents would have made."""
+    documents = [[(number + at) % 1000 for at in range(length)] for number, length in enumerate(lengths)]
+    keep = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)).filter(any))
+    found = mds.keep_samples(shard_of(documents), np.array(keep), "s").tobytes()
+    assert found == shard_of([document for document, kept in zip(documents, keep, strict=True) if kept])
+
+
+@pytest.mark.parametrize("cut", [0, 3, 10, 40, -1])
+def test_of_what_is_no_shard_of_so_many_documents_nothing_is_kept(cut: int) -> None:
+    raw = shard_of([[1, 2], [3]])
+    with pytest.raises(DamageError, match="not a shard of 2 documents"):
+        mds.keep_samples(raw[:cut], np.array([True, False]), "s")
+    with pytest.raises(DamageError, match="not a shard of 3 documents"):
+        mds.keep_samples(raw, np.array([True, False, True]), "s")

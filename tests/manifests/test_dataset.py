@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import InputError
-from headrace.manifests.dataset import MANIFEST, DatasetManifest
+from headrace.manifests.dataset import MANIFEST, DatasetManifest, named_by_hash, plain_name
 from tests.datasets import write_dataset
 
 SHARDS = [[[1, 2, 3], [4]], [[5, 6]]]
@@ -95,3 +95,12 @@ def test_an_altered_head_is_refused_with_its_reason(
     target[last] = value
     with pytest.raises(InputError, match=message):
         DatasetManifest.from_bytes(json.dumps(document).encode(), "m")
+
+
+@pytest.mark.parametrize("name", ["shards.parquet", "manifest.json"])
+def test_a_name_with_a_hash_leads_back_to_the_plain_one(name: str) -> None:
+    named = named_by_hash(name, "0123456789abcdef" * 4)
+    stem, ending = name.split(".")
+    assert named == f"{stem}.0123456789abcdef.{ending}"
+    assert plain_name(named) == name
+    assert plain_name(name) == name

@@ -128,3 +128,27 @@ def test_a_null_in_the_table_is_refused() -> None:
     pq.write_table(nulls, sink)
     with pytest.raises(InputError, match="not a headrace shard table"):
         ShardTable.from_parquet(bytes(sink.getvalue()), "table")
+
+
+@given(st.lists(rows, min_size=1, max_size=5), st.dictionaries(st.integers(0, 4), st.lists(rows, max_size=2)))
+@settings(deadline=None)
+def test_rows_are_replaced_by_others_in_their_place(
+    given_rows: list[ShardRow], by_position: dict[int, list[ShardRow]]
+) -> None:
+    others = {position: new for position, new in by_position.items() if position < len(given_rows)}
+    expected = [new for position, row in enumerate(given_rows) for new in others.get(position, [row])]
+    found = ShardTable.from_rows(given_rows).replaced(others)
+    assert found.rows() == expected
+    assert found.digest == ShardTable.from_rows(expected).digest
+    assert found.to_parquet() == ShardTable.from_rows(expected).to_parquet()
+    assert sorted(found.names()) == sorted(name for row in expected for name in (row.name, row.lineage))
+
+
+def test_tables_stand_one_behind_the_other() -> None:
+    row = ShardRow(
+        unit=1, name="s", raw_bytes=1, raw_sha256="00" * 32, stored_bytes=1, stored_sha256="00" * 32, documents=1,
+        tokens=1, lineage="l", lineage_sha256="00" * 32,
+    )  # fmt: skip
+    other = dataclasses.replace(row, name="t")
+    both = ShardTable.concatenate([ShardTable.from_rows([row]), ShardTable.from_rows([other, row])])
+    assert both.rows() == [row, other, row]
