@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="SIZE", help="memory of each, such as 16G (default: what the cluster gives)"
     )
-    parser.add_argument("--name", default="headrace-tokenize", help="of the job (default headrace-tokenize)")
+    parser.add_argument("--name", help="of the job (default headrace-tokenize; with --scan headrace-scan)")
     parser.add_argument("--image", metavar="IMAGE", help="container image with headrace (k8s)")
     parser.add_argument(
         "--secret",
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     job = JobFile(
-        name=args.name,
+        name=args.name or ("headrace-scan" if parsed.scan else "headrace-tokenize"),
         shares=args.shares,
         cpus=args.cpus,
         memory=None if args.memory is None else _mebibytes(args.memory),
@@ -77,7 +77,7 @@ def _check(args: argparse.Namespace) -> argparse.Namespace:
         raise UsageError(
             f"--shares {args.shares} --cpus {args.cpus}: expected 1 to {_MAX_SHARES:,} shares and 1 or more cores"
         )
-    if not re.fullmatch(_NAME, args.name):
+    if args.name is not None and not re.fullmatch(_NAME, args.name):
         raise UsageError(
             f"--name {args.name!r}: expected lower-case letters, digits and dashes, at most 50 characters"
         )

@@ -102,6 +102,7 @@ def test_two_slurm_jobs_find_duplicates_and_then_leave_them_out(
     twice = [*arguments(corpus, tmp_path / "out"), str(again), "--dedup", "exact"]
     scan = slurm_script(headrace, tmp_path, [*twice, "--scan"]).rename(tmp_path / "scan.sh")
     assert "--scan" not in headrace.err
+    assert "#SBATCH --job-name=headrace-scan" in scan.read_text().splitlines()
     script = slurm_script(headrace, tmp_path, twice)
     assert "run that of the same command with --scan added" in headrace.err
     for file in (scan, script):
