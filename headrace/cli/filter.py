@@ -134,6 +134,4 @@ def _tell(outcome: TakedownOutcome, where: str, missing: list[dict[str, Any]]) -
         print("nothing was changed (--dry-run)")
         return
     print(dataset_table(outcome.manifest, where))
-    print(
-        f"parent     {outcome.parent.hash}\n\nThe version before still holds them; `headrace versions --prune` erases it."
-    )
+    print("\nThe version before still holds them; `headrace versions --prune` erases it.")

@@ -126,6 +126,7 @@ def dataset_table(manifest: DatasetManifest, out: str, *, already_complete: bool
         ("shards", f"{counts.shards:,} (compression {manifest.compression})"),
         ("tokenizer", f"{manifest.tokenizer.name}{ends}"),
         ("manifest", manifest.hash),
+        *([] if manifest.parent is None else [("parent", manifest.parent)]),
     ]  # fmt: skip
     return table(rows)
 
