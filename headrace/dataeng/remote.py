@@ -44,6 +44,9 @@ class Remote:
 
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem
+        if getattr(filesystem, "async_impl", False):
+            # Of a request that was given up asyncio would tell stderr, with whatever is in it.
+            filesystem.loop.set_exception_handler(_say_nothing)
 
     @classmethod
     def at(cls, uri: str, *, own: bool = False) -> tuple[Remote, str]:
@@ -316,6 +319,10 @@ def failure(name: str, error: Exception, seconds: float = 0.0) -> InputError:
         f"{name}: the store answered with an error ({detail}{tried}). What is finished is kept: run the same command again "
         "to continue"
     )
+
+
+def _say_nothing(_loop: Any, _context: dict[str, Any]) -> None:
+    """What a call raises is raised by it; this is about tasks that nobody waits for any more."""
 
 
 def _options(scheme: str) -> dict[str, Any]:

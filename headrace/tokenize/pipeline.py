@@ -558,7 +558,7 @@ def _run_units(
         if stop.requested:
             raise KeyboardInterrupt
     finally:
-        if not among_shares:
+        if store.is_local and not among_shares:  # an object store has none, and may be what failed
             store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
     return records, tuple(notes)
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.dataeng import remote
 from headrace.dataeng.remote_file import opened
 from headrace.dataeng.storage import Store
-from headrace.errors import InputError
 from tests.s3 import S3Server
 from tests.s3_faults import KINDS, Faults, Rule, serve
 from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, write_every_format
@@ -114,16 +112,30 @@ def test_a_store_that_ignores_conditions_is_noticed_before_anything_is_written(
     assert Store(f"{behind}/out").list() == []
 
 
-def test_a_store_that_goes_away_ends_the_job_in_bounded_time_with_its_name(
-    behind: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_goes_away_ends_the_job_in_bounded_time_and_the_same_command_continues(
+    behind: str,
+    faults: Faults,
+    s3_server: S3Server,
+    command: CommandLine,
+    finished: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 3.0)
-    store = Store(behind)
-    store.write("a", b"a")
-    faults.gone = True
+    monkeypatch.setenv("HEADRACE_STORE_PATIENCE_S", "2")
+    shards: list[str] = []
+
+    def go_away(method: str, path: str, headers: dict[str, str]) -> None:
+        if method == "PUT" and path.endswith(".mds"):
+            shards.append(path)
+            faults.gone = len(shards) > 3
+
+    faults.before = go_away
     begun = time.monotonic()
-    with pytest.raises(InputError, match=r"/a: the store answered with an error \(.*tried for \d+ seconds"):
-        store.read("a")
-    assert time.monotonic() - begun < 60
-    faults.gone = False
-    assert store.read("a") == b"a"
+    failed = command.run(f"{behind}/out", "--workers", "2", code=2)
+    assert time.monotonic() - begun < 90
+    assert "the store answered with an error (" in failed.stderr
+    assert "run the same command again to continue" in failed.stderr
+    assert "rows were read = " in failed.stderr
+    assert "Traceback" not in failed.stderr
+    faults.before, faults.gone = None, False
+    command.run(f"{behind}/out", "--workers", "2")
+    assert object_hashes(s3_server, f"{behind}/out") == file_hashes(finished)
