@@ -46,6 +46,7 @@ class RayExecutor:
     MAX_LOSSES = 4
     MAX_FAILED_STARTS = 10
     START_SECONDS = 600.0  # for the first worker: a cluster may have to grow
+    VISIBLE_SECONDS = 75.0  # NFS clients keep what they know of a directory for up to 60
     ASK_SECONDS = 1.0
     STUCK_LOOKS = 30  # of ray_worker.LOOK_SECONDS
     SILENT_SECONDS = 900.0  # a process that does not even say that it does nothing
@@ -86,7 +87,12 @@ class RayExecutor:
                 max_concurrency=2,
                 scheduling_strategy="SPREAD",
             )
-            self._arguments = (self._ray.put(context), Journal(context.store).job(), software())
+            self._arguments = (
+                self._ray.put(context),
+                Journal(context.store).job(),
+                software(),
+                self.VISIBLE_SECONDS,
+            )
         except BaseException:
             self._close()
             raise

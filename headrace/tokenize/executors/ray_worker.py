@@ -52,16 +52,21 @@ class RayWorker:
         self._looked = 0.0
 
     def prepare(
-        self, context: Context, job: dict[str, Any] | None, versions: dict[str, str]
+        self, context: Context, job: dict[str, Any] | None, versions: dict[str, str], visible_seconds: float
     ) -> Ready | Failed:
         """Takes the context, once it is sure that this node sees the same store and has the same software.
 
-        job: what the journal must hold, as the driver sees it.
+        job: what the journal must hold, as the driver sees it; after `visible_seconds` at the latest, because a network
+        file system may know for a while what was there before.
         """
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a core each is what the job was given
         try:
             _require_same(versions, software())
-            if Journal(context.store).job() != job:
+            deadline = time.monotonic() + visible_seconds
+            while Journal(context.store).job() != job:
+                if time.monotonic() < deadline:
+                    time.sleep(1.0)
+                    continue
                 raise UsageError(
                     f"it does not see the job that was begun in {context.store.describe()}. Every node must reach --out "
                     "and the sources under the same names: give an object store or a shared file system"

@@ -206,6 +206,7 @@ def test_a_node_that_does_not_share_the_storage_is_refused_by_name(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The workers read the journal themselves; here it is the driver that sees another one under the same name."""
+    monkeypatch.setattr(RayExecutor, "VISIBLE_SECONDS", 0.5)
     monkeypatch.setattr(Journal, "job", lambda _: {"job": "in another directory under the same name"})
     refused(tmp_path, ray_cluster.address, UsageError, r"node \d.*does not see the job")
 

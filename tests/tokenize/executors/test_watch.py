@@ -45,3 +45,14 @@ def test_a_process_of_which_nothing_can_be_known_is_not_judged() -> None:
     for _ in range(5):
         watch.look()
     assert watch.idle_looks == 0
+
+
+def test_what_a_process_does_besides_its_work_is_not_work() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            watch = Watch(process.pid, background=60.0)
+            for _ in range(3):
+                watch.look()
+            assert watch.idle_looks == 2, "the first look has nothing to compare with"
+        finally:
+            process.kill()
