@@ -175,7 +175,7 @@ def carry_out_share(
         done = len(units)
         if _finished(store, job, among_shares=True) is None:
             if job.config.dedup:
-                task = _leaving_out(decided(store, units))
+                task = _leaving_out(decided(store, units, job.parent))
             earlier = Journal(store).records()
             _, notes = _run_units(
                 store, job, found.columns, execution, mine, task, earlier, among_shares=True
@@ -235,7 +235,7 @@ def finish_scan(
             )
         units = _units(job)
         drops = find_duplicates(
-            store, units, job.sources, config.dedup, all_scans(store, units)
+            store, units, job.sources, config.dedup, all_scans(store, units), job.parent
         ).drops.values()
     return ScanOutcome(
         duplicates=sum(each.duplicates for each in drops),
@@ -308,7 +308,7 @@ def _publish(store: Store, job: Job, found: Discovered, execution: Execution, ta
     try:
         if job.config.dedup:
             scans = _scan(store, job, found.columns, execution, units)
-            decision = find_duplicates(store, units, job.sources, job.config.dedup, scans)
+            decision = find_duplicates(store, units, job.sources, job.config.dedup, scans, job.parent)
             task = _leaving_out(told(scans, decision))
         earlier = Journal(store).records()
         records, notes = _run_units(store, job, found.columns, execution, units, task, earlier)

@@ -8,6 +8,7 @@
     keys.py        the files of keys, and what has been read of a unit
     scan.py        the first pass over a unit
     corpus.py      the keys of all units, looked up by the number of a document
+    parent.py      the documents of a dataset to which others are added, as keys
     firsts.py      the first document with the same key, over files that hold more than memory does
     decide.py      from all keys to the drops
     drops.py       the drops of a unit, and the tokenizer's look at them

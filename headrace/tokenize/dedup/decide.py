@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.tokenize.dedup.config import DedupConfig
 from headrace.tokenize.dedup.corpus import Corpus
@@ -22,6 +23,7 @@ from headrace.tokenize.dedup.drops import write_drops
 from headrace.tokenize.dedup.firsts import partition_of, repeats
 from headrace.tokenize.dedup.journal import Decision, ScanJournal, ScanRecord, UnitDrops, digest_of
 from headrace.tokenize.dedup.keys import HASH, band_columns, is_kept
+from headrace.tokenize.dedup.parent import PARENT_UNIT, Parent
 from headrace.tokenize.dedup.scratch import MAX_PARTITIONS, Partitions, Scratch
 from headrace.tokenize.dedup.signatures import NO_WORDS, num_equal
 
@@ -34,21 +36,32 @@ NameOf = Callable[[int, int], tuple[str, int | None]]
 
 
 def decide(
-    store: Store, scans: Sequence[ScanRecord], config: DedupConfig, name_of: NameOf, *, budget: int = BUDGET
+    store: Store,
+    scans: Sequence[ScanRecord],
+    config: DedupConfig,
+    name_of: NameOf,
+    *,
+    parent: Dataset | None = None,
+    budget: int = BUDGET,
 ) -> Decision:
-    """Decides and records it, unless that was done. scans: of all units, in order.
+    """Decides and records it, unless that was done. scans: of all units, in order. parent: what is there before them.
 
     Raises:
         InputError: no room for scratch files.
         DamageError: a file of keys is not what was stored.
     """
-    journal, digest = ScanJournal(store), digest_of(scans)
+    journal, digest = ScanJournal(store), digest_of(scans, parent)
     done = journal.decision(digest)
     if done is not None and all(is_kept(store, each.name, each.sha256) for each in done.drops.values()):
         return done
-    corpus = Corpus(store, scans)
+    there = None if parent is None else Parent(parent)
+
+    def name(unit: int, part: int) -> tuple[str, int | None]:
+        return name_of(unit, part) if there is None or unit != PARENT_UNIT else there.name_of(part)
+
+    corpus = Corpus(store, scans, there)
     decision = Decision(
-        scans=digest, drops=_Deciding(corpus, config, name_of, Scratch.beside(store, budget)).run()
+        scans=digest, drops=_Deciding(corpus, config, name, Scratch.beside(store, budget)).run()
     )
     journal.write_decision(decision)
     return decision
@@ -102,8 +115,9 @@ class _Deciding:
                 partitions.add(partition_of(records[:, 0], count), records)
             for number in range(count):
                 for pairs in repeats(partitions, number):
-                    self._same.add(pairs[:, 0])
-                    yield pairs
+                    added = pairs[pairs[:, 0] >= np.uint64(self._corpus.num_there)]
+                    self._same.add(added[:, 0])
+                    yield added
 
     def _same_band(self) -> Iterator[NDArray[np.uint64]]:
         """Pairs with a band in common, of documents whose text is not that of an earlier one."""
@@ -112,7 +126,7 @@ class _Deciding:
         for begin in range(0, len(self._bands), at_once):
             bands = self._bands[begin : begin + at_once]
             with Partitions(self._scratch, each * len(bands), 2) as partitions:
-                for part, columns in self._corpus.read(bands):
+                for part, columns in self._corpus.read(bands, scanned_only=True):
                     new = ~self._same.has(part.numbers)
                     for number, name in enumerate(bands):
                         wanted = new & (columns[name] != NO_WORDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.sources.base import SourceFile
 from headrace.dataeng.storage import Store
 from headrace.errors import IncompleteError
@@ -21,15 +22,16 @@ def find_duplicates(
     sources: Sequence[SourceFile],
     config: DedupConfig,
     scans: Sequence[ScanRecord],
+    parent: Dataset | None,
 ) -> Decision:
-    """Decides, from the scans of all units in order. Raises as `decide`."""
+    """Decides, from the scans of all units in order, and what is there before them. Raises as `decide`."""
     by_number = {unit.index: unit for unit in units}
 
     def name_of(unit: int, part: int) -> tuple[str, int | None]:
         found = by_number[unit].slices[part]
         return sources[found.file].name, found.row_group
 
-    return decide(store, scans, config, name_of)
+    return decide(store, scans, config, name_of, parent=parent)
 
 
 def told(scans: Sequence[ScanRecord], decision: Decision) -> dict[int, Scanned]:
@@ -37,14 +39,14 @@ def told(scans: Sequence[ScanRecord], decision: Decision) -> dict[int, Scanned]:
     return {scan.unit: Scanned(digest=scan.digest, drops=decision.drops.get(scan.unit)) for scan in scans}
 
 
-def decided(store: Store, units: Sequence[Unit]) -> dict[int, Scanned]:
+def decided(store: Store, units: Sequence[Unit], parent: Dataset | None) -> dict[int, Scanned]:
     """What others have found.
 
     Raises:
         IncompleteError: a unit is not scanned, or it is not decided what is a duplicate.
     """
     scans = all_scans(store, units)
-    decision = ScanJournal(store).decision(digest_of(scans))
+    decision = ScanJournal(store).decision(digest_of(scans, parent))
     if decision is None or not all(
         is_kept(store, each.name, each.sha256) for each in decision.drops.values()
     ):

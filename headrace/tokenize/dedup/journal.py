@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.errors import HeadraceError
 from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
@@ -120,10 +121,15 @@ class ScanJournal:
         return value
 
 
-def digest_of(scans: Sequence[ScanRecord]) -> str:
-    """Of scans in the order of their units: all that the decision follows from, but for the job's configuration."""
+def digest_of(scans: Sequence[ScanRecord], parent: Dataset | None) -> str:
+    """Of scans in the order of their units, and of what is before them: all that the decision follows from, but for the
+    job's configuration.
+    """
+    there = None if parent is None else parent.manifest.hash
     return sha256_hex(
-        canonical_json([[scan.unit, scan.digest, [file.sha256 for file in scan.keys]] for scan in scans])
+        canonical_json(
+            [there, *([scan.unit, scan.digest, [file.sha256 for file in scan.keys]] for scan in scans)]
+        )
     )
 
 

@@ -227,3 +227,34 @@ def test_what_does_not_go_together_is_said(repetitive: CommandLine, tmp_path: Pa
     assert "give --shard-of I/N or --finish" in repetitive.run(out, *NEAR, "--scan", code=2).stderr
     assert "give --dedup exact or near" in repetitive.run(out, "--finish", "--scan", code=2).stderr
     assert not out.exists()
+
+
+def test_law_3_what_is_added_repeats_nothing_that_is_there_and_changes_nothing_of_it(
+    repetitive: CommandLine, tmp_path: Path
+) -> None:
+    exact, out = ("--dedup", "exact"), tmp_path / "out"
+    more = tmp_path / "more.parquet"
+    write_parquet(more, [*variants(9, 60), "said nowhere else", "said nowhere else"])
+    repetitive.run(out, *exact)
+    before = file_hashes(out)
+    there = {row["text_hash"]: place(row) for row in documents(out)}
+    added = CommandLine(more, repetitive.tokenizer, ("--max-rejects", "0.2", *exact))
+    arguments = [*added.arguments(out)[:4], "--onto", *added.arguments(out)[5:]]
+    tokenizer = arguments.index("--tokenizer")
+    del arguments[tokenizer : tokenizer + 2]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    hashes = [row["text_hash"] for row in documents(out)]
+    assert len(hashes) == len(set(hashes))
+    assert hashes[: len(there)] == list(there)
+    version = Dataset.open(out)
+    rows = pq.read_table(out / version.manifest.stored_name("rejects.parquet")).to_pylist()
+    repeats = [row for row in rows if row["source"] == str(more) and row["reason"] == "duplicate"]
+    old = [row for row in repeats if row["original_source"] != str(more)]
+    assert len(old) > 50
+    assert {place(row, "original_") for row in old} <= set(there.values())
+    assert len(old) < len(repeats)
+    after = file_hashes(out)
+    assert {name: after[name] for name in before if name.startswith("shard.")} == {
+        name: digest for name, digest in before.items() if name.startswith("shard.")
+    }
