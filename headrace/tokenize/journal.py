@@ -23,6 +23,7 @@ from headrace.manifests.shard_table import ShardRow
 from headrace.manifests.typed import build
 
 DIRECTORY: Final = "_units"
+SCAN_DIRECTORY: Final = "_scan"  # what was found on the way to duplicates: dedup/journal.py
 JOB: Final = f"{DIRECTORY}/job.json"
 # What is counted of a file, a unit and a dataset.
 COUNTED: Final = ("rows", "documents", "rejected", "tokens", "text_bytes")
@@ -110,11 +111,15 @@ class Journal:
 
     def remove(self) -> None:
         """Removes every trace; the job's identity goes last, so that a kill in between is repaired by a re-run."""
-        for name in self._store.list(DIRECTORY):
+        for name in [*self._store.list(SCAN_DIRECTORY), *self._store.list(DIRECTORY)]:
             if name != JOB:
                 self._store.remove(name)
+        self._remove_directory(SCAN_DIRECTORY)
         self._store.remove(JOB)
-        if self._store.is_local and (directory := self._store.local_path(DIRECTORY)).is_dir():
+        self._remove_directory(DIRECTORY)
+
+    def _remove_directory(self, name: str) -> None:
+        if self._store.is_local and (directory := self._store.local_path(name)).is_dir():
             directory.rmdir()
 
 

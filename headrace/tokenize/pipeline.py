@@ -295,7 +295,7 @@ def repair(
             task: TaskOf = TokenizeUnit
             if job.config.dedup:  # which documents repeat another, only all of them can tell
                 scans = _scan(scratch, job, found.columns, execution, units)
-                decision = find_duplicates(scratch, units, job.sources, job.config.dedup, scans)
+                decision = find_duplicates(scratch, units, job.sources, job.config.dedup, scans, job.parent)
                 task = _leaving_out(told(scans, decision))
             earlier = Journal(scratch).records()
             return _run_units(scratch, job, found.columns, execution, some, task, earlier)[0]
@@ -318,8 +318,6 @@ def _publish(store: Store, job: Job, found: Discovered, execution: Execution, ta
         if not store.exists(MANIFEST) or (finished := _finished(store, job)) is None:
             raise
         return Outcome(manifest=finished, already_complete=True, ignored=found.ignored)
-    if job.config.dedup:  # else there is none, and looking is a listing
-        ScanJournal(store).remove()
     Journal(store).remove()
     return Outcome(
         manifest=manifest, already_complete=False, ignored=found.ignored, notes=(*_told(found.damage), *notes)

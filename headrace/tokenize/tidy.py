@@ -6,7 +6,6 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import archived
 from headrace.tokenize.claim import ONTO
-from headrace.tokenize.dedup.journal import ScanJournal
 from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.publish import sweep, units_of
@@ -29,5 +28,4 @@ def tidy_up(store: Store) -> None:
     journal = Journal(store)
     begun = journal.job()
     if begun is None or begun.get(ONTO) != manifest.hash:  # a change that has begun since goes on
-        ScanJournal(store).remove()
         journal.remove()

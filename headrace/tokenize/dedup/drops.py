@@ -25,8 +25,9 @@ from headrace.manifests.canonical import canonical_json, sha256_hex
 from headrace.manifests.parquet import read_table
 from headrace.tokenize.dedup.config import DUPLICATE, NEAR_DUPLICATE
 from headrace.tokenize.dedup.journal import UnitDrops
-from headrace.tokenize.dedup.keys import DIRECTORY, DocumentsDigest
+from headrace.tokenize.dedup.keys import DocumentsDigest
 from headrace.tokenize.filters.chain import take
+from headrace.tokenize.journal import SCAN_DIRECTORY
 from headrace.tokenize.reading import Group, Reading
 
 SCHEMA: Final = pa.schema(
@@ -59,7 +60,7 @@ class Scanned:
 def write_drops(store: Store, unit: int, columns: dict[str, Any]) -> UnitDrops:
     """Stores the drops of a unit; columns: as in SCHEMA."""
     data = encode_table(pa.table(columns, SCHEMA))
-    name = f"{DIRECTORY}/{unit:06d}.drops.parquet"
+    name = f"{SCAN_DIRECTORY}/{unit:06d}.drops.parquet"
     store.write(name, data)
     near = int(np.count_nonzero(columns["near"]))
     return UnitDrops(

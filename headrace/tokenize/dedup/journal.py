@@ -1,4 +1,4 @@
-"""What has been done towards finding duplicates: records in `_scan/`, which is removed when the dataset is published.
+"""What has been done towards finding duplicates: records in `_scan/`, which is removed with the journal.
 
 _scan/000012.json                    unit 12 was scanned: its files of keys with their hashes, what was read
 _scan/000012-000.keys.parquet        keys.py
@@ -19,9 +19,10 @@ from headrace.errors import HeadraceError
 from headrace.manifests.canonical import canonical_json, parse_json_object, pretty_json, sha256_hex
 from headrace.manifests.names import checked_name
 from headrace.manifests.typed import build
-from headrace.tokenize.dedup.keys import DIRECTORY, KeysFile
+from headrace.tokenize.dedup.keys import KeysFile
+from headrace.tokenize.journal import SCAN_DIRECTORY
 
-_DECISION: Final = f"{DIRECTORY}/decision.json"
+_DECISION: Final = f"{SCAN_DIRECTORY}/decision.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,9 @@ class ScanJournal:
 
     def records(self) -> dict[int, ScanRecord]:
         """Every scanned unit. A record that cannot be read is as good as none: the unit is scanned again."""
-        names = [name for name in self._store.list(DIRECTORY) if name.endswith(".json") and name != _DECISION]
+        names = [
+            name for name in self._store.list(SCAN_DIRECTORY) if name.endswith(".json") and name != _DECISION
+        ]
         with ThreadPoolExecutor(max_workers=16) as pool:  # one round trip each, on an object store
             found = pool.map(self._record, names)
             return {record.unit: record for record in found if record is not None}
@@ -91,13 +94,6 @@ class ScanJournal:
         if value["scans"] != scans:
             return None
         return Decision(scans=scans, drops={each.unit: each for each in drops})
-
-    def remove(self) -> None:
-        """Removes every trace."""
-        for name in self._store.list(DIRECTORY):
-            self._store.remove(name)
-        if self._store.is_local and (directory := self._store.local_path(DIRECTORY)).is_dir():
-            directory.rmdir()
 
     def _record(self, name: str) -> ScanRecord | None:
         try:
@@ -134,4 +130,4 @@ def digest_of(scans: Sequence[ScanRecord], parent: Dataset | None) -> str:
 
 
 def _name(unit: int) -> str:
-    return f"{DIRECTORY}/{unit:06d}.json"
+    return f"{SCAN_DIRECTORY}/{unit:06d}.json"

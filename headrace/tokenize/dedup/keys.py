@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from headrace.dataeng.storage import Store
 from headrace.errors import DamageError
 from headrace.manifests.canonical import sha256_hex
-from headrace.tokenize.journal import StoredFile, is_intact
+from headrace.tokenize.journal import SCAN_DIRECTORY, StoredFile, is_intact
 
-DIRECTORY: Final = "_scan"
 HASH: Final = ("hash_0", "hash_1")
 _FILE_DOCUMENTS: Final = 1 << 18
 _DTYPES: Final = {"part": np.int32, "row": np.int64}
@@ -110,7 +109,7 @@ class KeysWriter:
             store_schema=False,
         )
         data = bytes(sink.getvalue())
-        name = f"{DIRECTORY}/{self._unit:06d}-{len(self._files):03d}.keys.parquet"
+        name = f"{SCAN_DIRECTORY}/{self._unit:06d}-{len(self._files):03d}.keys.parquet"
         self._store.write(name, data)
         self._files.append(KeysFile(name=name, sha256=sha256_hex(data), documents=self._num_held))
         self._held, self._num_held = [], 0
