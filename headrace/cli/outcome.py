@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal import table
+from headrace.cli.terminal import duration, table
 from headrace.dataeng.printable import printable
 
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
+    from headrace.tokenize.estimate import Estimate, Range
     from headrace.tokenize.pipeline import Outcome, ScanOutcome, ShareOutcome
     from headrace.tokenize.repair import Repaired
 
@@ -32,6 +33,38 @@ def tell_outcome(outcome: Outcome, out: str, *, as_json: bool) -> None:
             "complete already: every file is there, with its size. `headrace verify` reads and hashes them all",
             file=sys.stderr,
         )
+
+
+def tell_estimate(estimate: Estimate, *, as_json: bool) -> None:
+    if as_json:
+        from dataclasses import asdict
+
+        print_json(asdict(estimate))
+        return
+
+    def told(value: Range, unit: str = "") -> str:
+        sure = f"  ({value.low:,.0f} to {value.high:,.0f})" if round(value.low) != round(value.high) else ""
+        return f"{value.likely:,.0f}{unit}{sure}"
+
+    seconds = estimate.seconds
+    reasons = sorted(estimate.rejects.items(), key=lambda entry: -entry[1])
+    tell_notes(estimate.notes)
+    print(
+        table(
+            [
+                ("sample", f"{estimate.sampled_slices:,} of {estimate.slices:,} slices, {estimate.sampled_text_bytes:,} bytes of text"),
+                ("documents", told(estimate.documents)),
+                ("rejected", told(estimate.rejected)),
+                *(("", f"{count:,.0f} {printable(reason)}") for reason, count in reasons),
+                ("text", told(estimate.text_bytes, " bytes")),
+                ("tokens", told(estimate.tokens)),
+                ("stored", told(estimate.stored_bytes, " bytes, with lineage")),
+                ("units", f"{estimate.units:,}"),
+                ("time", f"{duration(seconds.likely)} with {estimate.workers:,} workers here  ({duration(seconds.low)} to {duration(seconds.high)})"),
+                ("disk", f"{estimate.disk_bytes:,} bytes to have free at --out"),
+            ]
+        )
+    )  # fmt: skip
 
 
 def tell_repaired(repaired: Repaired, out: str, *, as_json: bool) -> int:

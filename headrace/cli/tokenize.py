@@ -167,6 +167,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--finish", action="store_true", help="publish what the shares did; refuse if one is missing"
     )
     share.add_argument(
+        "--estimate",
+        action="store_true",
+        help="tokenize a sample, print documents, tokens, bytes and time to expect, and write nothing",
+    )
+    share.add_argument(
         "--repair",
         action="store_true",
         help="verify the dataset that this command made, and make damaged files anew from the sources",
@@ -187,11 +192,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.cli.outcome import tell_outcome, tell_repaired, tell_scan, tell_share
+    from headrace.cli.outcome import tell_estimate, tell_outcome, tell_repaired, tell_scan, tell_share
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
     from headrace.tokenize.pipeline import (
+        estimate,
         finish_scan,
         finish_shares,
         repair,
@@ -237,6 +243,9 @@ def run(args: argparse.Namespace) -> int:
                 return 0
             if args.scan:
                 tell_scan(finish_scan(*job, onto=onto), as_json=args.json)
+                return 0
+            if args.estimate:
+                tell_estimate(estimate(*job, onto=onto), as_json=args.json)
                 return 0
             if args.repair:
                 return tell_repaired(repair(*job, onto=onto), out, as_json=args.json)

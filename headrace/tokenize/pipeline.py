@@ -34,6 +34,7 @@ from headrace.tokenize.dedup.find import all_scans, decided, find_duplicates, to
 from headrace.tokenize.dedup.journal import ScanJournal, ScanRecord
 from headrace.tokenize.dedup.scan import ScanUnit
 from headrace.tokenize.definition import to_definition
+from headrace.tokenize.estimate import Estimate, estimate_job
 from headrace.tokenize.executors.base import Done, Task
 from headrace.tokenize.executors.choice import open_executor
 from headrace.tokenize.executors.stop import Stop
@@ -267,6 +268,30 @@ def finish_shares(
     """
     read = _read(places, tokenizer, out, config, execution, onto)
     return carry_out(*read, execution, by_shares=True)
+
+
+def estimate(
+    places: Sequence[str],
+    tokenizer: str | None,
+    out: str,
+    config: TokenizeConfig,
+    execution: Execution,
+    *,
+    onto: bool = False,
+) -> Estimate:
+    """What the job would give and how long it would take, from a sample of its slices. Writes nothing to `out`.
+
+    Raises as `tokenize`, before any work; and what a slice of the sample raises.
+    """
+    _, job, found = _read(places, tokenizer, out, config, execution, onto)
+    units = _units(job)
+    text_bytes = sum(unit.text_bytes for unit in units)
+
+    def context_of(scratch: Store) -> Context:
+        return _context(scratch, job, found.columns, execution, text_bytes)
+
+    workers = min(execution.workers or num_cores(), num_cores(), max(1, len(units)))
+    return estimate_job(job, context_of, units, workers)
 
 
 def repair(
@@ -523,18 +548,7 @@ def _run_units(
     """What each unit's task returns, and what the workers had to tell, each thing once. earlier: results by unit."""
     text_bytes = sum(unit.text_bytes for unit in units)
     tasks = [task(unit=u, sources=read_by(u, job.sources), earlier=earlier.get(u.index)) for u in units]
-    context = Context(
-        store=store,
-        tokenizer=job.tokenizer,
-        identity=job.identity,
-        columns=columns,
-        config=job.config,
-        dtype=job.dtype,
-        quarantine_damage=execution.quarantine_damage,
-        filters=job.filters,
-        fast_tokenizer=_wants_fast(text_bytes, execution),
-        exact_check_full=execution.exact_check == "full",
-    )
+    context = _context(store, job, columns, execution, text_bytes)
     only_encoded = None if task is ScanUnit or job.filters.described() else text_bytes
     tracker = Tracker(units, execution.on_progress, "scan" if task is ScanUnit else "tokenize")
     records: list[Any] = []
@@ -559,6 +573,21 @@ def _run_units(
         if store.is_local and not among_shares:  # an object store has none, and may be what failed
             store.clean_temporaries()  # the workers are gone, and what they were writing is nobody's
     return records, tuple(notes)
+
+
+def _context(store: Store, job: Job, columns: Columns, execution: Execution, text_bytes: int) -> Context:
+    return Context(
+        store=store,
+        tokenizer=job.tokenizer,
+        identity=job.identity,
+        columns=columns,
+        config=job.config,
+        dtype=job.dtype,
+        quarantine_damage=execution.quarantine_damage,
+        filters=job.filters,
+        fast_tokenizer=_wants_fast(text_bytes, execution),
+        exact_check_full=execution.exact_check == "full",
+    )
 
 
 def _wants_fast(text_bytes: int, execution: Execution) -> bool:
