@@ -29,9 +29,10 @@ from headrace.dataeng.sources.base import (
     Unreadable,
 )
 from headrace.dataeng.sources.columnar import ARROW_ERRORS, bounded, column_of, first_line, kinds, to_batch
-from headrace.dataeng.sources.location import open_arrow, open_input
+from headrace.dataeng.sources.location import open_input
+from headrace.dataeng.sources.parquet_guard import open_guarded, walk
 from headrace.dataeng.sources.parquet_limits import Excess, Pages, check_schema
-from headrace.dataeng.uris import is_remote, redact
+from headrace.dataeng.uris import redact
 from headrace.errors import InputError
 
 MAGIC: Final = b"PAR1"
@@ -42,7 +43,6 @@ _MAX_EXPANDED: Final = 96 << 20
 _FEWEST_ROWS: Final = 8  # at a time; below it, sharing costs less than so many small batches
 _GATHERED_BYTES: Final = 4 << 20
 _MAX_FOOTER_BYTES: Final = 256 << 20
-_HEADER_BYTES: Final = 128  # of a page; mostly enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def read(source: SourceFile, part: Slice, columns: Columns) -> Iterator[Batch]:
     place = f"{source.name}: row group {group} ({part.num_rows:,} rows)"
     row = 0
     metadata = _planned_metadata(source.uri, source.name, source.size, source.fingerprint)
-    with _open_guarded(source.uri, _pages(metadata, group, columns)) as file:
+    with open_guarded(source.uri, _pages(metadata, group, columns)) as file:
         try:
             for arrow in _gathered(_record_batches(file, metadata, group, part, columns)):
                 for piece in bounded(arrow, columns.text):
@@ -193,64 +193,6 @@ def _pages(metadata: Any, group: int, columns: Columns) -> list[Pages]:
     return found
 
 
-def _walk(file: Any, pages: Pages) -> None:
-    """Looks at the header of every page, from one to the next, and at nothing else."""
-    count = _HEADER_BYTES
-    while not pages.is_done:
-        held, at = pages.num_held, pages.next_header
-        data = file.read_at(count, at + held)
-        if not data:
-            return  # cut short, which Arrow names
-        pages.feed(at + held, data)
-        count = _HEADER_BYTES if pages.next_header != at else 2 * count
-
-
-def _open_guarded(uri: str, pages: list[Pages]) -> Any:
-    """The file for Arrow; of a remote one every page header is looked at as it comes by, since to look first is to fetch
-    twice.
-    """
-    if not is_remote(uri):
-        return open_arrow(uri)
-    return pa.PythonFile(_Guarded(open_input(uri), pages), mode="r")
-
-
-class _Guarded:
-    """A file whose reads are shown to `pages` before whoever reads."""
-
-    def __init__(self, file: BinaryIO, pages: list[Pages]) -> None:
-        self._file, self._pages = file, pages
-        self.mode = "rb"
-
-    def read(self, size: int = -1) -> bytes:
-        at = self._file.tell()
-        data = self._file.read(size)
-        for pages in self._pages:
-            pages.feed(at, data)
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-
 @lru_cache(maxsize=2)
 def _planned_metadata(uri: str, name: str, size: int, fingerprint: str) -> Any:
     """The footer, parsed once a process for all row groups, after a check that it is the one that was planned."""
@@ -266,7 +208,7 @@ def _planned_metadata(uri: str, name: str, size: int, fingerprint: str) -> Any:
 def _record_batches(file: Any, metadata: Any, group: int, part: Slice, columns: Columns) -> Iterator[Any]:
     if isinstance(file, pa.OSFile):
         for pages in _pages(metadata, group, columns):
-            _walk(file, pages)
+            walk(file, pages)
     wanted = [columns.text] if columns.id is None else [columns.text, columns.id]
     assert part.num_rows is not None
     rows = max(1, min(BATCH_ROWS, BATCH_BYTES * part.num_rows // max(part.text_bytes, 1)))
