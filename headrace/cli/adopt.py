@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from headrace.cli.interruption import TerminatedError, sigterm_raises, tell_stopped
+from headrace.cli.interruption import TerminatedError, sigterm_raises, stopping, tell_stopped
 from headrace.cli.quantities import byte_count
 
 HELP = "make a dataset of token files of other tools: MDS, Megatron, datatrove, NumPy"
@@ -82,6 +82,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compression", default="none", metavar="none|zstd[:LEVEL]", help="of shards (default: none)"
     )
+    parser.add_argument(
+        "--executor",
+        choices=["local", "ray"],
+        default="local",
+        help="who does the work: processes of this machine (default), or the nodes of a Ray cluster",
+    )
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT|auto|local",
+        help="the Ray cluster (default: RAY_ADDRESS, else local: one of this machine's cores that ends with the job)",
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     parser.add_argument(
         "--max-rejects",
@@ -127,7 +138,14 @@ def run(args: argparse.Namespace) -> int:
         compression="zstd:3" if args.compression == "zstd" else args.compression,
     )
     show = reporter(args.progress)
-    execution = Execution(workers=args.workers, max_rejects=args.max_rejects, on_progress=show)
+    execution = Execution(
+        executor=args.executor,
+        address=args.address,
+        workers=args.workers,
+        max_rejects=args.max_rejects,
+        on_progress=show,
+        on_stop=lambda num_open: show.say(stopping(num_open)),
+    )
     try:
         with sigterm_raises():
             job = (args.sources, vocabulary, args.out, config, execution)

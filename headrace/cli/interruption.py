@@ -23,6 +23,14 @@ def sigterm_raises() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def stopping(num_open: int) -> str:
+    """What the first Ctrl-C does, in words."""
+    return (
+        f"Ctrl-C: finishing {num_open:,} open unit{'' if num_open == 1 else 's'} and beginning no other; "
+        "Ctrl-C again stops at once"
+    )
+
+
 def tell_stopped(error: BaseException) -> int:
     """Says that the job can be continued, and returns the exit code."""
     print("\nheadrace: stopped; finished units are kept, the same command continues", file=sys.stderr)

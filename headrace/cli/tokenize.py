@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.dedup_options import add_dedup_arguments, dedup_config
 from headrace.cli.filter_options import add_filter_arguments, filter_config
-from headrace.cli.interruption import TerminatedError, sigterm_raises, tell_stopped
+from headrace.cli.interruption import TerminatedError, sigterm_raises, stopping, tell_stopped
 from headrace.cli.quantities import byte_count
 from headrace.errors import HeadraceError, UsageError
 
@@ -228,10 +228,7 @@ def run(args: argparse.Namespace) -> int:
         tokenizer_backend=args.tokenizer_backend,
         exact_check=args.exact_check,
         on_progress=show,
-        on_stop=lambda num_open: show.say(
-            f"Ctrl-C: finishing {num_open:,} open unit{'' if num_open == 1 else 's'} and beginning no other; "
-            "Ctrl-C again stops at once"
-        ),
+        on_stop=lambda num_open: show.say(stopping(num_open)),
     )
     job = (places, args.tokenizer, out, config, execution)
     try:

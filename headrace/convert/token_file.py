@@ -18,7 +18,7 @@ from headrace.errors import DamageError, InputError
 
 AnyTokens: TypeAlias = NDArray[np.integer[Any]]
 
-SLICE_TOKENS: Final = 4 << 20  # a slice is read by one process, and resumed as a whole
+SLICE_TOKENS: Final = 1 << 20  # about the smallest unit; read by one process, and resumed as a whole
 BATCH_TOKENS: Final = 1 << 20
 # A longer document is rejected: what reads and packs one holds a few copies of it.
 MAX_DOCUMENT_TOKENS: Final = 64 << 20

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -52,50 +53,66 @@ def test_documents_come_out_as_they_went_in_and_say_where_from(tmp_path: Path) -
     assert rows[7]["text_bytes"] == 0
 
 
-def test_bytes_depend_on_nothing_but_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in "abcdefgh":
-        write_megatron(Path(name), DOCUMENTS, "uint16")
-    names = list("abcdefgh")
-    # Enough tokens for several units: units are planned for about 4 MiB of text.
-    big = [[n % 1000] * 60_000 for n in range(60)]
-    write_megatron(Path("big"), big, "uint16")
-    take_in(Path("one"), *names, "big", workers=1)
-    take_in(Path("two"), *names, "big", workers=2)
-    assert len({row.unit for row in Dataset.open("one").shards.rows()}) > 1
-    assert file_hashes(tmp_path / "one") == file_hashes(tmp_path / "two")
-    assert take_in(Path("two"), *names, "big").already_complete
+@dataclass(frozen=True)
+class Whole:
+    """A file of several units (they are planned for about 4 MiB of text), and what an undisturbed adoption makes of it."""
+
+    source: str
+    hashes: dict[str, str]
+
+    def arguments(self, out: Path, *more: str) -> list[str]:
+        return ["adopt", "--out", str(out), "--vocab-size", "1000", "--workers", "1", *more, self.source]
+
+    def command(self, out: Path, *more: str) -> list[str]:
+        return [sys.executable, "-m", "headrace", *self.arguments(out, *more)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    root = tmp_path_factory.mktemp("whole")
+    source = write_megatron(root / "big", [[n % 1000] * 60_000 for n in range(60)], "uint16")
+    take_in(root / "out", source, workers=1)
+    assert len({row.unit for row in Dataset.open(root / "out").shards.rows()}) > 1
+    return Whole(source, file_hashes(root / "out"))
+
+
+def test_law_4_bytes_depend_on_nothing_but_the_files(tmp_path: Path, whole: Whole) -> None:
+    out = tmp_path / "out"
+    take_in(out, whole.source, workers=2)
+    assert file_hashes(out) == whole.hashes
+    assert take_in(out, whole.source).already_complete
     with pytest.raises(MismatchError, match="vocab_size"):
-        take_in(Path("two"), *names, "big", vocab_size=1001)
+        take_in(out, whole.source, vocab_size=1001)
 
 
-def test_an_adoption_that_was_killed_is_continued_to_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_law_6_an_adoption_that_was_killed_is_continued_to_the_same_bytes(
+    tmp_path: Path, whole: Whole
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_megatron(Path("big"), [[n % 1000] * 60_000 for n in range(60)], "uint16")
-    take_in(Path("whole"), "big")
-    command = [
-        sys.executable,
-        "-m",
-        "headrace",
-        "adopt",
-        "--out",
-        "out",
-        "--vocab-size",
-        "1000",
-        "--workers",
-        "1",
-        "big",
-    ]
-    begun = subprocess.Popen([*command, "--progress", "plain"], stderr=subprocess.PIPE, text=True)
-    assert begun.stderr is not None
-    while not list(Path("out/_units").glob("000000.json")) and begun.poll() is None:
+    out = tmp_path / "out"
+    begun = subprocess.Popen(whole.command(out), stderr=subprocess.DEVNULL)
+    while not (out / "_units" / "000000.json").exists() and begun.poll() is None:
         pass
     begun.kill()
-    begun.communicate()
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
+    begun.wait()
+    subprocess.run(whole.command(out), check=True, capture_output=True, timeout=120)
+    assert file_hashes(out) == whole.hashes
+
+
+def test_shares_and_a_finish_give_the_same_bytes(tmp_path: Path, whole: Whole) -> None:
+    out = tmp_path / "out"
+    assert main(whole.arguments(out, "--shard-of", "1/2")) == 0
+    assert main(whole.arguments(out, "--finish")) == 75
+    assert main(whole.arguments(out, "--shard-of", "0/2")) == 0
+    assert main(whole.arguments(out, "--finish")) == 0
+    assert file_hashes(out) == whole.hashes
+
+
+def test_a_ray_cluster_gives_the_same_bytes(tmp_path: Path, whole: Whole) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    out = tmp_path / "out"
+    where = ["--executor", "ray", "--address", "local"]
+    subprocess.run(whole.command(out, *where), check=True, capture_output=True, timeout=150)
+    assert file_hashes(out) == whole.hashes
 
 
 def test_empty_documents_are_rejects_and_all_are_counted(tmp_path: Path) -> None:
@@ -218,16 +235,3 @@ def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
     megatron = write_megatron(tmp_path / "m", [[1]], "uint16")
     with pytest.raises(InputError, match=r"m\.bin is given twice"):
         take_in(tmp_path / "out", megatron, f"{megatron}.idx")
-
-
-def test_shares_and_a_finish_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_megatron(Path("big"), [[n % 1000] * 60_000 for n in range(60)], "uint16")
-    take_in(Path("whole"), "big")
-    command = ["adopt", "--out", "out", "--vocab-size", "1000", "--workers", "1", "--progress", "none", "big"]
-    assert main([*command, "--shard-of", "1/2"]) == 0
-    assert main([*command, "--finish"]) == 75
-    assert main([*command, "--shard-of", "0/2"]) == 0
-    assert main([*command, "--finish"]) == 0
-    assert main([*command, "--finish"]) == 0
-    assert file_hashes(tmp_path / "out") == file_hashes(tmp_path / "whole")
