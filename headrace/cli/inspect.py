@@ -168,6 +168,8 @@ def _show_dataset(survey: Survey) -> None:
     counts, identity, lengths = manifest.counts, manifest.tokenizer, survey.lengths
     ratio = survey.raw_bytes / max(1, survey.stored_bytes)
     stored = f"1 : {ratio:.2f} of raw shards, {survey.stored_bytes / counts.tokens:.2f} a token"
+    told = f"{counts.text_bytes:,} bytes, {counts.text_bytes / counts.tokens:.2f} a token"
+    text = [("text", told)] if counts.text_bytes else []  # of adopted ids nobody knows
     rows = [
         ("manifest", manifest.hash),
         ("content", manifest.content_hash),
@@ -179,7 +181,7 @@ def _show_dataset(survey: Survey) -> None:
         *filter_rows(manifest.config),
         ("rows", f"{counts.rows:,} = {counts.documents:,} documents + {counts.rejected:,} rejected"),
         *reject_rows(manifest),
-        ("text", f"{counts.text_bytes:,} bytes, {counts.text_bytes / counts.tokens:.2f} a token"),
+        *text,
         ("tokens", f"{counts.tokens:,} {manifest.dtype}, {counts.tokens / counts.documents:,.1f} a document"),
         ("shards", f"{counts.shards:,}, {survey.raw_bytes:,} bytes"),
         ("stored", f"{survey.stored_bytes:,} bytes ({manifest.compression}), {stored}"),

@@ -83,11 +83,16 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
 
 def _numbers(survey: Survey) -> str:
     counts = survey.dataset.manifest.counts
+    text = [
+        (_bytes(counts.text_bytes), "of text"),
+        (f"{counts.text_bytes / counts.tokens:.2f}", "bytes a token"),
+    ]
+    if not counts.text_bytes:  # adopted ids, of whose text nobody knows
+        text = []
     tiles = [
         (f"{counts.documents:,}", "documents"),
         (f"{counts.tokens:,}", "tokens"),
-        (_bytes(counts.text_bytes), "of text"),
-        (f"{counts.text_bytes / counts.tokens:.2f}", "bytes a token"),
+        *text,
         (f"{counts.tokens / counts.documents:,.0f}", "tokens a document"),
         (f"{counts.rejected:,}", f"of {counts.rows:,} rows rejected"),
         (f"{counts.shards:,}", "shards"),

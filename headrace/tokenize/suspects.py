@@ -1,7 +1,8 @@
 """Which documents of a damaged shard can be shown to be intact, and which cannot?
 
 A shard's hash says that something is wrong, not what. Its lineage fixes where each document lies, and has a hash of
-each text; so a document whose tokens decode to that text is intact, wherever the tokenizer can be undone.
+each text; so a document whose tokens decode to that text is intact, wherever the tokenizer can be undone. Of adopted
+documents it has a hash of the ids, which needs no tokenizer.
 """
 
 from __future__ import annotations
@@ -72,12 +73,17 @@ class Suspects:
                 "all tokens are as they were: what differs is the table of offsets or the heads of samples",
             )
         tokenizer = self._tokenizer()
-        if tokenizer is None:
-            return every
+
+        def is_intact(ids: Any, hashed: bytes) -> bool:
+            if text_hash(ids.tobytes()) == hashed:  # of adopted documents the ids are hashed
+                return True
+            return tokenizer is not None and text_hash(self._text(tokenizer, ids)) == hashed
+
+        hashes = lineage["text_hash"].to_pylist()
         found = [
             number
-            for number, (ids, hashed) in enumerate(zip(parts, lineage["text_hash"].to_pylist(), strict=True))
-            if ends[number] > there or text_hash(self._text(tokenizer, ids)) != hashed
+            for number, (ids, hashed) in enumerate(zip(parts, hashes, strict=True))
+            if ends[number] > there or not is_intact(ids, hashed)
         ]
         # No doubtful text at all: two tokens may be spelt alike.
         return Found(found) if found else every

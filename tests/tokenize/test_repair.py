@@ -145,6 +145,21 @@ def test_each_command_repairs_what_it_made_of_a_dataset_that_grew(
     assert file_hashes(dataset) == whole
 
 
+def test_a_unit_that_lost_duplicates_is_made_anew_without_them(tmp_path: Path, tokenizer_file: Path) -> None:
+    for name in ("a", "b"):  # every document of b but one repeats one of a
+        texts: list[str | None] = [f"document {n} " * 40 for n in range(120)]
+        write_parquet(tmp_path / f"{name}.parquet", [*texts, f"only in {name}"])
+    options = ("--dedup", "exact", "--workers", "1", "--shard-bytes", "4k")
+    command = CommandLine(f"{tmp_path}/*.parquet", tokenizer_file, options)
+    out = tmp_path / "out"
+    command.run(out)
+    before = file_hashes(out)
+    for row in Dataset.open(out).shards.rows():
+        flip(out / row.name)
+    command.run(out, "--repair")
+    assert file_hashes(out) == before
+
+
 def test_only_the_command_that_made_a_dataset_repairs_it(
     command: CommandLine, dataset: Path, tmp_path: Path
 ) -> None:

@@ -4,9 +4,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.cli.main import main
 from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError, InputError
 from headrace.manifests.canonical import sha256_hex
@@ -213,3 +215,14 @@ def test_a_digest_of_another_shard_table_is_a_problem(dataset: Path) -> None:
         "manifest.json",
         "its shards_digest does not follow from the shard table",
     )
+
+
+def test_a_flipped_id_of_an_adopted_dataset_is_named_without_a_tokenizer(tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.arange(5_000, dtype=np.uint16) % 300)
+    out = tmp_path / "out"
+    arguments = ["--out", str(out), "--vocab-size", "300", "--document-tokens", "100", "--workers", "1"]
+    assert main(["adopt", *arguments, str(tmp_path / "ids.npy")]) == 0
+    row = Dataset.open(out).shards.row(0)
+    flip(out / row.name, row.raw_bytes - 8)
+    _, _, documents = only_problem(verify(str(out)))
+    assert documents == [49]
