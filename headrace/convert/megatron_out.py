@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,8 @@ class Exported:
     bytes: int
 
 
-def export_megatron(
-    dataset: Dataset, prefix: str, on_progress: Callable[[int, int], None] | None = None
-) -> Exported:
-    """Writes `prefix`.bin and `prefix`.idx. on_progress is told tokens written and tokens in all, a shard at a time.
+def export_megatron(dataset: Dataset, prefix: str) -> Exported:
+    """Writes `prefix`.bin and `prefix`.idx.
 
     Raises:
         UsageError: the files are there already, or `prefix` is not a local path.
@@ -68,7 +66,7 @@ def export_megatron(
                 "--out, or remove it"
             )
         try:
-            exported = _write(dataset, temporary, on_progress)
+            exported = _write(dataset, temporary)
         except BaseException:
             if half_named:
                 final.bin.unlink(missing_ok=True)
@@ -97,7 +95,7 @@ def megatron_dtype(vocab_size: int) -> str:
     return "uint16" if vocab_size < _UINT16_BELOW else "int32"
 
 
-def _write(dataset: Dataset, pair: _Pair, on_progress: Callable[[int, int], None] | None) -> Exported:
+def _write(dataset: Dataset, pair: _Pair) -> Exported:
     counts = dataset.manifest.counts
     dtype = megatron_dtype(dataset.manifest.tokenizer.vocab_size)
     code = next(code for code, name in DTYPES.items() if name == dtype)
@@ -119,8 +117,6 @@ def _write(dataset: Dataset, pair: _Pair, on_progress: Callable[[int, int], None
             tokens.write(ids.astype(f"<{np.dtype(dtype).str[1:]}", copy=False).data)
             tables.add(lengths, written * itemsize, itemsize)
             written += len(ids)
-            if on_progress is not None:
-                on_progress(written, counts.tokens)
         tables.finish()
         for file in (tokens, index):
             file.flush()
