@@ -215,9 +215,16 @@ class Remote:
         )
 
     def is_file(self, path: str, name: str) -> bool:
-        return bool(self.attempt(name, partial(self._do, "isfile", path)))
+        """Of clients their own `isfile` takes a store that fails for one without the file."""
+        try:
+            found = self.attempt(name, partial(self._do, "info", path))
+        except FileNotFoundError:
+            return False
+        return bool(found.get("type") != "directory")
 
     def is_directory(self, path: str, name: str) -> bool:
+        if "http" in self.filesystem.protocol and not path.endswith("/"):
+            return False  # its client would fetch all of the file to look for links in it
         return bool(self.attempt(name, partial(self._do, "isdir", path)))
 
     def remove(self, path: str, name: str) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.dataeng import remote
 from headrace.dataeng.remote_file import opened
 from headrace.dataeng.storage import Store
+from headrace.errors import InputError
 from tests.s3 import S3Server
 from tests.s3_faults import KINDS, Faults, Rule, serve
 from tests.tokenize.jobs import CommandLine, file_hashes, object_hashes, write_every_format
@@ -110,6 +112,18 @@ def test_a_store_that_ignores_conditions_is_noticed_before_anything_is_written(
     assert "does not keep to the conditions" in refused.stderr
     assert "local directory" in refused.stderr
     assert Store(f"{behind}/out").list() == []
+
+
+def test_a_store_that_fails_is_not_one_without_the_file(
+    behind: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.0)
+    store = Store(behind)
+    store.write("a", b"a")
+    assert (store.exists("a"), store.exists("b")) == (True, False)
+    faults.gone = True
+    with pytest.raises(InputError, match="/a: the store answered with an error"):
+        store.exists("a")
 
 
 def test_a_store_that_goes_away_ends_the_job_in_bounded_time_and_the_same_command_continues(
