@@ -83,8 +83,7 @@ def test_law_6_a_repair_killed_at_any_change_leaves_a_dataset_that_another_repai
         arguments = command.arguments(torn, "--repair", "--workers", "1")[3:]
         dying = [sys.executable, "-m", "tests.tokenize.dying", str(last), *arguments]
         code = subprocess.run(dying, capture_output=True, timeout=120, check=False).returncode
-        assert code == KILLED or abs(last) > 4
-        assert file_hashes(torn) != file_hashes(finished), f"nothing was left to do at change {last}"
+        assert code == KILLED or (code == 0 and abs(last) > 4), "there are four changes at least"
         command.run(torn, "--repair", "--workers", "1")
         assert file_hashes(torn) == file_hashes(finished), f"killed at change {last}"
 
