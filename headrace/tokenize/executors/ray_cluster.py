@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,10 +76,21 @@ class Cluster:
         return ray
 
     def close(self) -> None:
-        if self._ray is not None:
-            self._ray.shutdown()
-        if self._scratch is not None:
-            rmtree(self._scratch, ignore_errors=True)
+        try:
+            if self._ray is not None:
+                self._ray.shutdown()
+        finally:  # whatever a second Ctrl-C meets
+            if self._scratch is not None:
+                _remove(self._scratch)
+
+
+def _remove(directory: Path) -> None:
+    """Ray's processes may write for a moment after its shutdown has returned."""
+    deadline = time.monotonic() + 5.0
+    rmtree(directory, ignore_errors=True)
+    while directory.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+        rmtree(directory, ignore_errors=True)
 
 
 def _import_ray() -> Any:

@@ -19,6 +19,7 @@ class Stop:
 
     def __init__(self, tell: Callable[[int], None] | None = None) -> None:
         self.requested = False
+        self._insisted = False
         self._tell = tell
         self._read, self._write = os.pipe()
         self._before: Any = None
@@ -33,13 +34,20 @@ class Stop:
         return self._read
 
     def heard(self, num_open: int) -> None:
-        """An executor begins nothing more and is about to finish `num_open` units."""
+        """An executor begins nothing more and is about to finish `num_open` units. To be called now and then until it has.
+
+        Raises:
+            KeyboardInterrupt: everything is to stop at once. It was raised before, where a library may have swallowed it.
+        """
+        if self._insisted:
+            raise KeyboardInterrupt
         if self._tell is not None:
             self._tell(num_open)
             self._tell = None
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            self._insisted = True
             signal.default_int_handler(number, frame)
         self.request()
 

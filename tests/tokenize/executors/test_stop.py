@@ -17,6 +17,8 @@ def test_ctrl_c_once_is_a_request_and_twice_an_interrupt() -> None:
         assert select.select([stop], [], [], 0)[0] == [stop]
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stop.heard(1)  # whoever swallowed the first one
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
