@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -119,17 +120,25 @@ def test_law_4_another_number_of_workers_finds_the_same_duplicates(
 def test_law_6_kills_while_it_scans_decides_or_tokenizes_change_nothing(
     repetitive: CommandLine, whole: Path, tmp_path: Path
 ) -> None:
-    out, draw = tmp_path / "out", random.Random(5)
-    for _ in range(KILLS):
+    begun = time.monotonic()
+    repetitive.run(tmp_path / "alone", *NEAR)
+    seconds, draw = time.monotonic() - begun, random.Random(5)
+    kills = attempt = 0
+    while kills < KILLS:
+        out = tmp_path / f"{attempt}"
         process = repetitive.start(out, *NEAR)
         try:
-            process.wait(draw.uniform(0.5, 4))
+            process.wait(draw.uniform(0.1, 1.1) * seconds)
         except subprocess.TimeoutExpired:
             kill_group(process)
-        else:
-            process.communicate()
-    repetitive.run(out, *NEAR)
-    assert file_hashes(out) == file_hashes(whole)
+            kills += 1
+            continue
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+        assert file_hashes(out) == file_hashes(whole)
+        attempt += 1  # begin another
+    repetitive.run(tmp_path / f"{attempt}", *NEAR)
+    assert file_hashes(tmp_path / f"{attempt}") == file_hashes(whole)
 
 
 @pytest.mark.parametrize("change", [9, 18, -30])
