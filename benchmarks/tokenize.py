@@ -13,7 +13,8 @@ Rates over the same zstd Parquet, each in new processes, interleaved, medians:
 
 MB/s is by the clock and means something on an idle machine; MB per processor second also on a busy one.
 
-The ids of both backends are compared on the whole corpus first. Without --corpus the text is that of the interpreter's
+The ids of both backends are compared on the whole corpus first, which takes the definition minutes where that is large, as do
+`definition` and `slow`: then give `--skip-check --skip definition slow`, and a corpus of 100 MB for those. Without --corpus the text is that of the interpreter's
 own standard library, which is small: rates of `command` then tell more of starting than of tokenizing
 (`python -m benchmarks.corpus` writes a larger one).
 """
