@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if not report.ok:
         print(
-            "Put those files back from a copy; or add --repair to the `headrace tokenize` command that made the dataset: it "
+            "Put those files back from a copy; or, if `headrace tokenize` made the dataset, add --repair to its command: it "
             "makes them anew from the sources, the same bytes"
         )
     return 0 if report.ok else 1

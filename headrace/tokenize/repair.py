@@ -233,6 +233,6 @@ def require_files(store: Store, dataset: Dataset) -> None:
             f"{store.describe()}: {MANIFEST} is there, but {len(wrong):,} of its files are not as they were written:\n  "
             + "\n  ".join(wrong[:_SHOWN])
             + ("\n  ..." if len(wrong) > _SHOWN else "")
-            + "\nRestore them from a copy; or add --repair to the command, which makes them anew from the sources, the "
-            "same bytes"
+            + "\nRestore them from a copy; or, if the command was `headrace tokenize`, add --repair to the command, which makes them "
+            "anew from the sources, the same bytes"
         )

@@ -30,7 +30,7 @@ def test_intact_is_0_and_damage_is_1_and_says_which_document(
     assert "shard.000000-000.mds: SHA-256" in shown
     assert "document 19 id 'a-19'" in shown
     assert "row group 1, row 3" in shown
-    assert "add --repair to the `headrace tokenize` command" in shown
+    assert "add --repair to its command" in shown
     assert main(["verify", str(dataset), "--json"]) == 1
     value = json.loads(capsys.readouterr().out)
     assert value["ok"] is False
