@@ -11,8 +11,9 @@ from headrace.dataeng.printable import printable
 if TYPE_CHECKING:
     from headrace.manifests.dataset import DatasetManifest
     from headrace.tokenize.estimate import Estimate, Range
-    from headrace.tokenize.pipeline import Outcome, ScanOutcome, ShareOutcome
+    from headrace.tokenize.pipeline import Outcome
     from headrace.tokenize.repair import Repaired
+    from headrace.tokenize.shares import ScanOutcome, ShareOutcome
 
 _SHOWN_IGNORED = 5
 

@@ -196,15 +196,8 @@ def run(args: argparse.Namespace) -> int:
     from headrace.cli.progress import reporter
     from headrace.dataeng.sources.location import read_list
     from headrace.tokenize.config import Execution, Share, TokenizeConfig
-    from headrace.tokenize.pipeline import (
-        estimate,
-        finish_scan,
-        finish_shares,
-        repair,
-        scan_share,
-        tokenize,
-        tokenize_share,
-    )
+    from headrace.tokenize.pipeline import estimate, repair, tokenize
+    from headrace.tokenize.shares import finish_scan, finish_shares, scan_share, tokenize_share
 
     places = [*args.sources, *(place for name in args.sources_from for place in read_list(name))]
     given = {name: value for name in _CONFIG if (value := getattr(args, name)) is not None}

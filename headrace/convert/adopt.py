@@ -25,8 +25,10 @@ from headrace.dataeng.uris import redact
 from headrace.errors import InputError, UsageError
 from headrace.tokenize.config import Execution, Share, TokenizeConfig
 from headrace.tokenize.journal import UnitRecord
-from headrace.tokenize.pipeline import Outcome, ShareOutcome, TaskOf, carry_out, carry_out_share
+from headrace.tokenize.passes import TaskOf
+from headrace.tokenize.pipeline import Outcome, carry_out
 from headrace.tokenize.publish import Job, inputs_of
+from headrace.tokenize.shares import ShareOutcome, carry_out_share
 from headrace.tokenize.software import software
 from headrace.tokenize.units import Unit, unit_bytes
 
