@@ -127,7 +127,8 @@ def _shard(
 def _require_shape(names: Any, encodings: Any, sizes: Any, samples: Any, raw: Any) -> None:
     """Raises ValueError for what no writer wrote."""
     fine = (
-        1 <= len(names) == len(encodings) == len(sizes) <= _MAX_COLUMNS
+        all(type(columns) is list for columns in (names, encodings, sizes))
+        and 1 <= len(names) == len(encodings) == len(sizes) <= _MAX_COLUMNS
         and all(isinstance(text, str) for text in (*names, *encodings))
         and all(size is None or (type(size) is int and 0 <= size <= MAX_RAW_BYTES) for size in sizes)
         and type(samples) is int

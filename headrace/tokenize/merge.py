@@ -7,7 +7,7 @@ on from those of the one before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -171,6 +171,16 @@ def _copy_shard(store: Store, part: _Part, number: int, row: ShardRow) -> ShardR
     return replace(row, unit=part.unit, name=name, lineage=lineage)
 
 
+def _in_order_of(datasets: Sequence[Dataset], records: Sequence[UnitRecord]) -> Iterator[ShardRow]:
+    """The copied shards as the tables have them, where a takedown puts shards of new units amid those of an old one."""
+    copied = {record.unit: iter(record.shards) for record in records}
+    first = 0
+    for dataset in datasets:
+        for row in dataset.shards.rows():
+            yield next(copied[first + row.unit])
+        first += dataset.manifest.next_unit
+
+
 def _publish(
     store: Store,
     datasets: Sequence[Dataset],
@@ -179,7 +189,7 @@ def _publish(
     records: Sequence[UnitRecord],
 ) -> DatasetManifest:
     manifests = [dataset.manifest for dataset in datasets]
-    table = ShardTable.from_rows(row for record in records for row in record.shards)
+    table = ShardTable.from_rows(_in_order_of(datasets, records))
     by_reason = Counter[str]()
     for manifest in manifests:
         by_reason.update(manifest.rejects)

@@ -192,6 +192,12 @@ class _Parser:
             if pattern.kind != "string":
                 self._fail(pattern, "expected a pattern in single quotes")
             regex = _glob(_unquoted(pattern))
+            try:
+                pc.match_substring_regex(pa.array([""], kind), regex)
+            except pa.ArrowInvalid:
+                self._fail(
+                    pattern, f"expected a pattern that is shorter than {len(pattern.text):,} characters"
+                )
             return lambda table: pc.match_substring_regex(table[column], regex)
         allowed = list(_ORDER) if pa.types.is_integer(kind) else ["=", "!="]
         if operator.keyword not in allowed:

@@ -19,9 +19,10 @@ from headrace.manifests.canonical import pretty_json
 from headrace.manifests.dataset import SHARDS, DatasetManifest, archived_manifest, plain_name
 from headrace.manifests.names import unit_of
 from headrace.manifests.shard_table import ShardTable
-from headrace.tokenize.claim import only_job_in
+from headrace.tokenize.claim import ONTO, only_job_in
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.publish import REJECTS, SOURCES
+from headrace.tokenize.tidy import tidy_up
 
 OLD: Final = "old"  # all but the newest
 _THREADS: Final = 16
@@ -117,14 +118,21 @@ def abandon(uri: str) -> int:
     """Gives up the unfinished change of a dataset: what it has written so far is removed. Returns how many files.
 
     Raises:
-        MismatchError: no change is unfinished.
+        MismatchError: no change is unfinished, or it was published: then what is left to do behind it is done.
         IncompleteError: a process is at work on it.
     """
     store = _store(uri)
     with only_job_in(store):
         head = read_head(store)
         journal = Journal(store)
-        if journal.job() is None and not journal.records():
+        begun = journal.job()
+        if begun is not None and begun.get(ONTO) != head.hash:
+            tidy_up(store)  # its process was killed just behind the publication
+            raise MismatchError(
+                f"{store.describe()}: the change was published, as version {head.hash[:16]}, so there is none to give up; what "
+                "its process had not tidied is tidied now"
+            )
+        if begun is None and not journal.records():
             raise MismatchError(f"{store.describe()}: no change is unfinished, so there is none to give up")
         store.clean_temporaries()
         known = {name for each in history(store, head) for name in each.files}

@@ -192,10 +192,15 @@ def _rewrite(
     """A record for every affected shard, in order; those of an earlier run are believed if their files are intact."""
     store, first = dataset.store, dataset.manifest.next_unit
     earlier = Journal(store).records()
-    names = read_table(dataset.read(SOURCES), ["source"])["source"].to_pylist()
+    sources = read_table(dataset.read(SOURCES), ["source", "documents"])
+    # Of several with one name at most one has documents: the others were taken down, or had none.
     numbers = {
-        name: number for number, name in enumerate(names)
-    }  # of two with one name only the later has documents
+        name: number
+        for number, (name, documents) in enumerate(
+            zip(sources["source"].to_pylist(), sources["documents"].to_pylist(), strict=True)
+        )
+        if documents
+    }
 
     def rewrite(item: tuple[int, Affected]) -> UnitRecord:
         unit, each = item

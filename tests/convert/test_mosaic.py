@@ -127,6 +127,8 @@ def of_first(key: str, value: Any) -> Callable[[dict[str, Any]], object]:
         ("static", of_first("column_encodings", ["pkl"]), InputError, "encoded as 'pkl'"),
         ("static", of_first("column_encodings", ["ndarray:float32"]), InputError, "'float32'; token ids are integers"),
         ("static", of_first("column_names", ["text"]), UsageError, r"it has 'text'. Name the one .* --column"),
+        ("static", of_first("column_encodings", {"0": "ndarray"}), InputError, "not described as mosaicml-streaming does"),
+        ("static", of_first("column_names", {"tokens": 0}), InputError, "not described as mosaicml-streaming does"),
         ("static", of_first("samples", 2**40), InputError, "not described as mosaicml-streaming does"),
         ("static", of_first("samples", 3), DamageError, "samples, its index says 3"),
         ("static", of_first("column_sizes", [5]), InputError, "sample"),

@@ -11,7 +11,9 @@ import pytest
 from headrace.dataeng.dataset import Dataset
 from headrace.errors import DamageError, MismatchError, UsageError
 from headrace.manifests.dataset import MANIFEST
+from headrace.manifests.parquet import read_table
 from headrace.tokenize.merge import merge
+from headrace.tokenize.publish import SOURCES
 from headrace.tokenize.takedown import take_down
 from headrace.tokenize.verify import verify
 from tests.s3 import S3Server
@@ -133,3 +135,28 @@ def test_law_10_a_merge_from_and_to_s3_gives_the_bytes_of_a_local_one(
         s3_server.filesystem().put_file(str(path), f"{s3_bucket}/c/{path.name}".removeprefix("s3://"))
     merge([parts[0], f"{s3_bucket}/c"], f"{s3_bucket}/out")
     assert object_hashes(s3_server, f"{s3_bucket}/out") == file_hashes(tmp_path / "out")
+
+
+def test_documents_keep_their_order_where_a_takedown_has_replaced_a_shard_amid_those_of_its_unit(
+    tmp_path: Path,
+) -> None:
+    publish_small(tmp_path / "a", {"a": [400, 100, 7, 400]})
+    take_down(str(tmp_path / "a"), where("tokens = 7"))
+    publish_small(tmp_path / "b", {"b": [1]})
+    parts = [str(tmp_path / "a"), str(tmp_path / "b")]
+    merge(parts, str(tmp_path / "out"))
+    expected = [each for part in parts for each in all_documents(Dataset.open(part))]
+    assert all_documents(Dataset.open(tmp_path / "out")) == expected
+    assert verify(str(tmp_path / "out")).ok
+
+
+def test_of_two_sources_with_one_name_a_takedown_counts_the_one_with_documents(tmp_path: Path) -> None:
+    publish_small(tmp_path / "a", {"a": [3, 4]})
+    publish_small(tmp_path / "b", {"a": [5], "b": [6]})
+    take_down(str(tmp_path / "b"), where("source = 'a'"))
+    merge([str(tmp_path / "a"), str(tmp_path / "b")], str(tmp_path / "out"))
+    take_down(str(tmp_path / "out"), where("tokens = 3"))
+    dataset = Dataset.open(tmp_path / "out")
+    sources = read_table(dataset.read(SOURCES), ["source", "documents", "rejected", "tokens"]).to_pylist()
+    assert [tuple(row.values()) for row in sources] == [("a", 1, 1, 4), ("a", 0, 1, 0), ("b", 1, 0, 6)]
+    assert verify(str(tmp_path / "out")).ok

@@ -111,6 +111,12 @@ def test_a_command_that_was_done_says_so_and_another_is_not_kept_from_its_work_b
             break
         instant += 1
     assert (work / "_units").exists()
+    given_up = shutil.copytree(work, tmp_path / "given up")
+    with pytest.raises(MismatchError, match="the change was published, as version"):
+        abandon(str(given_up))
+    assert not (given_up / "_units").exists()
+    assert len(versions(str(given_up))) == 2
+    assert verify(str(given_up)).ok
     take_down(str(work), where("source = 'b'"))
     assert not (work / "_units").exists()
     assert verify(str(work)).ok

@@ -96,8 +96,9 @@ def load_hook(hook: HookSource) -> Callable[[list[str]], Any]:
         UsageError: it cannot be run, or has no such function.
     """
     module_name, _, function_name = hook.name.partition(":")
-    already = getattr(sys.modules.get(module_name), "__file__", hook.path)
-    if already != hook.path:
+    loaded = sys.modules.get(module_name)
+    already = getattr(loaded, "__file__", None) or "a part of Python"
+    if loaded is not None and already != hook.path:
         raise UsageError(
             f"--hook {hook.name}: a module {module_name!r} is in use already ({already}); give {hook.path} another name"
         )

@@ -167,6 +167,11 @@ def test_a_hook_is_not_put_in_the_place_of_a_module_that_is_in_use() -> None:
     with pytest.raises(UsageError, match="a module 'json' is in use already"):
         find_hook("json:clean")
     assert sys.modules["json"] is json
+    write("def clean(texts):\n    return texts\n", "time.py")  # built in: it comes from no file
+    time = sys.modules["time"]
+    with pytest.raises(UsageError, match=r"a module 'time' is in use already \(a part of Python\)"):
+        find_hook("time:clean")
+    assert sys.modules["time"] is time
 
 
 def test_a_source_does_not_show_in_what_is_printed_of_it() -> None:
