@@ -6,6 +6,7 @@ import argparse
 
 from headrace.cli.interruption import TerminatedError, sigterm_raises, stopping, tell_stopped
 from headrace.cli.quantities import byte_count
+from headrace.errors import HeadraceError
 
 HELP = "make a dataset of token files of other tools: MDS, Megatron, datatrove, NumPy"
 
@@ -157,7 +158,12 @@ def run(args: argparse.Namespace) -> int:
             outcome = adopt(*job, by_shares=args.finish)
     except (KeyboardInterrupt, TerminatedError) as error:
         show.close()
+        show.accounts()
         return tell_stopped(error)
+    except HeadraceError:
+        show.close()
+        show.accounts()
+        raise
     finally:
         show.close()
     tell_outcome(outcome, args.out, as_json=args.json)

@@ -23,6 +23,7 @@ from headrace.manifests.names import checked_name
 
 KNOWN_COLUMNS: Final = ("tokens", "input_ids")
 _MAX_INDEX_BYTES: Final = 1 << 30
+_MAX_STORED_BYTES: Final = MAX_RAW_BYTES // 4 * 5  # no compression makes of anything much more than it is
 _BYTES_DTYPE: Final = "int64"  # what LLM Foundry puts into a column of bytes
 _COMPRESSIONS: Final = ("zstd", "gz", "br", "bz2", "snappy")
 _MAX_COLUMNS: Final = 1000
@@ -90,7 +91,11 @@ def _shard(
         checked_name(name, where)
         hashes = {kind: text for kind, text in stored["hashes"].items() if kind in KNOWN_HASHES}
         size, raw_bytes = stored["bytes"], raw["bytes"]
-        if type(size) is not int or size < 1 or not all(isinstance(text, str) for text in hashes.values()):
+        if (
+            type(size) is not int
+            or not 1 <= size <= _MAX_STORED_BYTES
+            or not all(isinstance(text, str) for text in hashes.values())
+        ):
             raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import history, read_head
 from headrace.errors import IncompleteError, MismatchError
@@ -14,6 +15,7 @@ from headrace.tokenize.claim import ONTO, claim, claim_new
 from headrace.tokenize.job import identity_for
 from headrace.tokenize.journal import Journal, require_same_job
 from headrace.tokenize.publish import Job
+from headrace.tokenize.repair import require_files
 from headrace.tokenize.tidy import tidy_up
 from headrace.tokenize.units import Unit
 
@@ -22,6 +24,11 @@ def finished_dataset(store: Store, job: Job, *, among_shares: bool = False) -> D
     """The dataset if this very job is complete here; else None, once the directory is fit for the job.
 
     among_shares: others may be writing, so that nothing is cleaned.
+
+    Raises:
+        MismatchError: something else is here, or the version that the job published was pruned since.
+        DamageError: files of that version are gone or short.
+        IncompleteError: as `claim`.
     """
     wanted, where = identity_for(job), store.describe()
     if store.exists(MANIFEST):
@@ -29,8 +36,11 @@ def finished_dataset(store: Store, job: Job, *, among_shares: bool = False) -> D
         version = head
         for version in history(store, head):
             if made_by(version, wanted, job.kind):
-                if version is head and not among_shares:
-                    tidy_up(store)
+                if not among_shares:
+                    if version is head:
+                        tidy_up(store)
+                    else:
+                        require_files(store, Dataset.open(f"{store.uri}/", version=version.hash))
                 return version
         if job.parent is None:
             require_same_job(identity_of(version), wanted, where)

@@ -7,7 +7,7 @@ document's lineage has one. Any selection of lineage is such a file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,7 +41,8 @@ class DocumentList:
         self._found_hashes: set[bytes] = set()
         self._found_places: set[_Place] = set()
         self._lock = threading.Lock()
-        self._sources = pa.array(sorted({source for source, _, _ in self._places}), pa.string())
+        self._source_names = {source for source, _, _ in self._places}
+        self._sources = pa.array(sorted(self._source_names), pa.string())
         self._id_values = pa.array(sorted(self._ids), pa.string())
         self._hash_values = pa.array(sorted(self._hashes), SCHEMA.field("text_hash").type)
         used = {
@@ -74,11 +75,11 @@ class DocumentList:
         hashes: list[bytes] = []
         places: list[tuple[int, _Place]] = []
         if self._ids:
-            mask = pc.is_in(lineage["document_id"], value_set=self._id_values)
+            mask = _among(lineage["document_id"], self._ids, self._id_values)
             ids = pc.unique(lineage["document_id"].filter(mask)).to_pylist()
             selected = pc.or_(selected, mask)
         if self._hashes:
-            mask = pc.is_in(lineage["text_hash"], value_set=self._hash_values)
+            mask = _among(lineage["text_hash"], self._hashes, self._hash_values)
             hashes = pc.unique(lineage["text_hash"].filter(mask)).to_pylist()
             selected = pc.or_(selected, mask)
         if self._places:
@@ -105,7 +106,7 @@ class DocumentList:
         ]
 
     def _places_in(self, lineage: Any) -> Iterator[tuple[int, _Place]]:
-        among = pc.is_in(lineage["source"], value_set=self._sources)
+        among = _among(lineage["source"], self._source_names, self._sources)
         numbers = pc.indices_nonzero(among).to_pylist()
         some = lineage.select(["source", "row_group", "row"]).filter(among)
         columns = (some[name].to_pylist() for name in ("source", "row_group", "row"))
@@ -176,6 +177,14 @@ def _hash(value: str | bytes, where: str) -> bytes:
     if len(found) != width:
         raise InputError(f"{where}: text_hash is not {2 * width} hexadecimal digits")
     return found
+
+
+def _among(column: Any, listed: Set[Any], values: Any) -> Any:
+    """Which of `column` [documents] are listed. values: the same as an Arrow array."""
+    if len(values) <= len(column):
+        return pc.is_in(column, value_set=values)
+    # Arrow would make a table of all that is listed for each shard anew: of 10^6 ids, a quarter of a second.
+    return pa.array([value in listed for value in column.to_pylist()], pa.bool_())
 
 
 def _flags(count: int, at: list[int]) -> Any:

@@ -19,7 +19,7 @@ def no_progress(_what: str, _done: int, _total: int) -> None:
 def in_order(
     function: Callable[[S], T], items: Sequence[S], threads: int, what: str, on_progress: Progress
 ) -> list[T]:
-    """The result of every item. After a failure nothing more is begun, and what is under way is waited for."""
+    """The result of every item. Once it is a failed item's turn nothing more is begun, and what is under way is waited for."""
     results: list[T] = []
     with ThreadPoolExecutor(max_workers=threads) as pool:
         futures = [pool.submit(function, item) for item in items]

@@ -191,6 +191,24 @@ def test_without_a_tokenizer_documents_are_shown_as_numbers(
     assert "17 4 999" in capsys.readouterr().out
 
 
+def test_a_job_that_ends_early_says_what_became_of_every_document_that_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    megatron = write_megatron(tmp_path / "m", [[17], [], [4]], "uint16")
+    command = [
+        "adopt",
+        "--out",
+        str(tmp_path / "out"),
+        "--vocab-size",
+        "1000",
+        megatron,
+        "--progress",
+        "none",
+    ]
+    assert main(command) == 1
+    assert "3 rows were read = 2 documents + 1 rejected" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -135,6 +135,7 @@ def of_first(key: str, value: Any) -> Callable[[dict[str, Any]], object]:
         ("static", of_first("column_sizes", [2**31]), DamageError, "its columns do not fill its bytes"),
         ("static", lambda i: i["shards"][0]["raw_data"]["hashes"].update(sha1="ab" * 20), DamageError, "its sha1 is"),
         ("dynamic", lambda i: i["shards"][0]["raw_data"].update(bytes=100), DamageError, "more than 100 bytes"),
+        ("snappy", lambda i: i["shards"][0]["zip_data"].update(bytes=2**40), InputError, "not described as mosaicml-streaming"),
         ("snappy", lambda i: i["shards"][0]["raw_data"].update(bytes=2**31), DamageError, "cannot be unpacked"),
         ("dynamic", of_first("compression", "lzma"), InputError, "compressed by 'lzma'"),
         ("static", lambda i: i.update(shards=[]), InputError, "not an index"),

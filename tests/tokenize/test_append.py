@@ -16,6 +16,7 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.loader import Loader
 from headrace.dataeng.plan import Plan
 from headrace.dataeng.source import PlanSource
+from headrace.tokenize.prune import OLD, prune, versions
 from headrace.tokenize.verify import verify
 from tests.tokenize.dying import KILLED
 from tests.tokenize.jobs import CommandLine, file_hashes, some_texts, write_parquet
@@ -136,6 +137,20 @@ def test_a_finished_append_and_the_first_job_are_found_complete_and_a_source_is_
     before = file_hashes(grown)
     assert "in the dataset already" in both.run(grown, code=2).stderr
     assert file_hashes(grown) == before
+
+
+def test_a_job_whose_version_is_damaged_or_was_pruned_since_is_not_said_to_be_complete(
+    grown: Path, command: CommandLine, tmp_path: Path
+) -> None:
+    out = shutil.copytree(grown, tmp_path / "dataset")
+    first = list(versions(str(out)))[-1].manifest
+    table = out / first.stored_name("rejects.parquet")
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-1])
+    assert "of its files are not as they were written" in command.run(out, code=1).stderr
+    table.write_bytes(whole)
+    prune(str(out), [OLD])
+    assert f"version {first.hash[:16]} was pruned" in command.run(out, code=2).stderr
 
 
 def test_a_source_with_the_name_of_another_that_is_there_is_refused(

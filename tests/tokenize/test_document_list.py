@@ -59,6 +59,18 @@ def test_a_list_selects_what_it_names_and_says_what_was_not_found(
         assert (selected(listed), listed.not_found(), len(listed)) == (expected, missing, 2)
 
 
+@pytest.mark.parametrize("others", [0, 100], ids=["short", "longer than what it is held against"])
+def test_a_list_of_any_length_selects_what_it_names(others: int) -> None:
+    entries: list[dict[str, Any]] = [{"document_id": "a"}, {"text_hash": "01" * 16}]
+    entries += [{"source": "books\n?*", "row_group": 2, "row": 3}, {"source": "books\n?*", "row": 3}]
+    for number in range(others):
+        entries += [{"document_id": f"{number}"}, {"text_hash": f"{number + 256:032x}"}]
+        entries.append({"source": f"{number}", "row": number})
+    listed = DocumentList(iter(entries), "list")
+    assert selected(listed) == [0, 1, 2]
+    assert len(listed.not_found()) == 1 + 3 * others
+
+
 def test_lines_of_text_are_ids_and_their_order_does_not_matter(tmp_path: Path) -> None:
     for name, text in (("a", "a\nit's\n"), ("b", "\ufeffit's\r\n\r\na\r\n\r\na")):
         (tmp_path / name).write_text(text, encoding="utf-8", newline="")

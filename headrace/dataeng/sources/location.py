@@ -115,7 +115,8 @@ def read_list(uri: str) -> list[str]:
         )
     if b"\0" in data or not _is_utf8(data):
         raise InputError(f"{name}: not a list of sources, which is UTF-8 text with one a line")
-    places = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
+    # Not `splitlines`: a name may hold what Unicode calls a line separator.
+    places = [line.strip(" \t\r") for line in data.decode("utf-8-sig").split("\n")]
     if not any(places):
         raise InputError(f"{name}: a list without a source")
     return [place for place in places if place]

@@ -60,6 +60,8 @@ def test_a_list_of_sources_is_its_lines_without_blank_ones(tmp_path: Path) -> No
     path = tmp_path / "list.txt"
     path.write_bytes(b"\xef\xbb\xbfa.parquet\r\n\n  b c/*.jsonl \n# not a comment\n")
     assert read_list(str(path)) == ["a.parquet", "b c/*.jsonl", "# not a comment"]
+    path.write_bytes("one\u2028name.jsonl\r\n \t\r\n other\u00a0\n".encode())
+    assert read_list(str(path)) == ["one\u2028name.jsonl", "other\u00a0"]
 
 
 @pytest.mark.parametrize(
