@@ -21,7 +21,7 @@ from headrace.dataeng.cache import NodeCache
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.mds import Lengths, Tokens
 from headrace.dataeng.shards import Shard
-from headrace.dataeng.storage import sync_directory
+from headrace.dataeng.storage import Store, sync_directory
 from headrace.dataeng.uris import is_remote, redact
 from headrace.errors import IncompleteError, InputError, UsageError
 
@@ -52,7 +52,7 @@ def export_megatron(dataset: Dataset, prefix: str) -> Exported:
         raise UsageError(
             f"{redact(prefix)}: Megatron maps its files from a local path; give one, and copy the two files"
         )
-    root = Path(prefix.removesuffix(".idx").removesuffix(".bin")).absolute()
+    root = Store(prefix.removesuffix(".idx").removesuffix(".bin")).local_root.absolute()
     final = _Pair.of(root, "")
     temporary = _Pair.of(root, ".tmp-export-")
     root.parent.mkdir(parents=True, exist_ok=True)

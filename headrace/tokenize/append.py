@@ -60,10 +60,12 @@ def require_fitting(parent: Dataset, job: Job) -> None:
     frame = _frame(asdict(job.identity), job.dtype, job.config.compression, job.config.shard_bytes)
     here = {**frame, "config": _comparable(parent.manifest, job.resolved)}
     if told := differences(there, here):
+        alike = not differences(frame_of(parent.manifest), frame)
+        joined = " and join the two with `headrace merge`, to which nothing of this matters" if alike else ""
         raise MismatchError(
             f"{where}: the sources would be tokenized otherwise than what is there; nothing was changed. It differs in\n"
-            f"{told}\nGive filters and --dedup as they were, and leave other options out (--onto takes them from the dataset); or make a dataset of its own and join "
-            "the two with `headrace merge`, which minds only the tokenizer and how shards are stored"
+            f"{told}\nGive filters and --dedup as they were, and leave other options out (--onto takes them from the dataset); or "
+            f"make a dataset of its own{joined}"
         )
     _require_new_sources(parent, job)
 

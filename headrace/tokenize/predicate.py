@@ -26,7 +26,7 @@ from headrace.dataeng.lineage import SCHEMA
 from headrace.errors import UsageError
 
 _TOKEN: Final = re.compile(
-    r"(?P<space>\s+)|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<integer>-?\d{1,19})(?![\w.])"
+    r"(?P<space>\s+)|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<integer>-?[0-9]{1,4000})(?![\w.])"
     r"|(?P<string>'(?:[^']|'')*')|(?P<symbol>!=|<=|>=|[=<>(),])"
 )
 _MAX_CHARS: Final = 1 << 20

@@ -89,7 +89,7 @@ class VerifyState:
     def _parse(self, line: bytes) -> Any:
         try:
             return json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._foreign() from None
 
     def _foreign(self) -> InputError:

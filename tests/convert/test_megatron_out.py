@@ -143,5 +143,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*command, str(tmp_path / "b")]) == 0
     assert "28 documents" in capsys.readouterr().out
     assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert main([*command, f"file://{tmp_path}/by uri"]) == 0
+    assert (tmp_path / "by uri.idx").exists()
     assert main([*command, "s3://bucket/m"]) == 2
     assert "copy the two files" in capsys.readouterr().err

@@ -179,6 +179,9 @@ def test_what_would_be_tokenized_otherwise_is_refused_with_each_difference(
         "config.max_document_bytes",
     ):
         assert name in told
+    assert "headrace merge" not in told  # which would refuse it for the same reason
+    alike = Append(path, ("--max-document-bytes", "1k")).run(grown, code=2).stderr
+    assert "make a dataset of its own and join the two with `headrace merge`" in alike
     first = Dataset.open(grown).manifest.parent
     assert first is not None
     assert "newest version" in Append(path).run(f"{grown}@{first[:12]}", code=2).stderr

@@ -75,6 +75,8 @@ def test_a_predicate_selects_what_it_says(text: str, selected: list[int]) -> Non
         ("tokens > 5x", 10, "expected a column, a keyword, an integer"),
         ("tokens > 1.5", 10, "expected a column, a keyword, an integer"),
         ("tokens > 9223372036854775808", 10, "expected an integer of 64 bits"),
+        ("tokens > " + "9" * 1000, 10, "expected an integer of 64 bits"),
+        ("tokens > ٣", 10, "expected a column, a keyword, an integer"),
         ("row_group = 2147483648", 13, "expected an integer of 32 bits"),
         ("source > 'a'", 8, "expected one of = != in is glob behind source"),
         ("source = 5", 10, "expected a 'string'"),

@@ -49,7 +49,9 @@ def test_the_state_of_another_dataset_is_refused_and_kept(tmp_path: Path) -> Non
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("data", [b"notes\n", b"notes", b"{}\n", b"[1]\n", b"\xff\n", b"{" * 2000 + b"\n"])
+@pytest.mark.parametrize(
+    "data", [b"notes\n", b"notes", b"{}\n", b"[1]\n", b"\xff\n", b"{" * 2000 + b"\n", b"[" * 100_000 + b"\n"]
+)
 def test_a_file_that_is_something_else_is_left_alone(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_bytes(data)
