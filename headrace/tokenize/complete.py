@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import history, read_head
 from headrace.errors import IncompleteError, MismatchError
@@ -15,8 +14,7 @@ from headrace.tokenize.claim import ONTO, claim, claim_new
 from headrace.tokenize.job import identity_for
 from headrace.tokenize.journal import Journal, require_same_job
 from headrace.tokenize.publish import Job
-from headrace.tokenize.repair import require_files
-from headrace.tokenize.tidy import tidy_up
+from headrace.tokenize.tidy import settle
 from headrace.tokenize.units import Unit
 
 
@@ -37,10 +35,7 @@ def finished_dataset(store: Store, job: Job, *, among_shares: bool = False) -> D
         for version in history(store, head):
             if made_by(version, wanted, job.kind):
                 if not among_shares:
-                    if version is head:
-                        tidy_up(store)
-                    else:
-                        require_files(store, Dataset.open(f"{store.uri}/", version=version.hash))
+                    settle(store, version, is_newest=version is head)
                 return version
         if job.parent is None:
             require_same_job(identity_of(version), wanted, where)

@@ -18,7 +18,7 @@ from headrace.dataeng.lineage import encode_table
 from headrace.dataeng.rejects import join_rejects
 from headrace.dataeng.sources.location import is_below
 from headrace.dataeng.storage import Store
-from headrace.dataeng.versions import read_head, split_version
+from headrace.dataeng.versions import history, read_head, split_version
 from headrace.errors import DamageError, MismatchError, UsageError
 from headrace.manifests.canonical import sha256_hex
 from headrace.manifests.dataset import MANIFEST, SHARDS, Counts, DatasetManifest, content_hash
@@ -30,7 +30,7 @@ from headrace.tokenize.head import make_newest, name_files
 from headrace.tokenize.journal import Journal, UnitRecord, differences, files_of, is_intact
 from headrace.tokenize.publish import REJECTS, SOURCES, TOKENIZER, inputs_of, listing_of, sweep
 from headrace.tokenize.threaded import Progress, in_order, no_progress
-from headrace.tokenize.tidy import tidy_up
+from headrace.tokenize.tidy import settle
 
 _SHOWN: Final = 5
 
@@ -113,10 +113,11 @@ def _require_distinct(names: Sequence[str], documents: Sequence[int]) -> None:
 
 def _finished(store: Store, change: dict[str, Any]) -> DatasetManifest:
     head = read_head(store)
-    if head.change != change:
-        raise MismatchError(f"{store.describe()} holds another dataset; give another --out")
-    tidy_up(store)
-    return head
+    for version in history(store, head):
+        if version.change == change:
+            settle(store, version, is_newest=version is head)
+            return version
+    raise MismatchError(f"{store.describe()} holds another dataset; give another --out")
 
 
 def _parts(datasets: Sequence[Dataset]) -> list[_Part]:

@@ -5,11 +5,25 @@ from __future__ import annotations
 from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.storage import Store
 from headrace.dataeng.versions import archived
+from headrace.manifests.dataset import DatasetManifest
 from headrace.tokenize.claim import ONTO
 from headrace.tokenize.head import write_index
 from headrace.tokenize.journal import Journal
 from headrace.tokenize.publish import sweep, units_of
 from headrace.tokenize.repair import remove_scratch, require_files
+
+
+def settle(store: Store, version: DatasetManifest, *, is_newest: bool) -> None:
+    """To be called where a command finds that `version` is what it published before, and is about to say so.
+
+    Raises:
+        DamageError: files of the version are gone or short.
+        MismatchError: it was pruned since.
+    """
+    if is_newest:
+        tidy_up(store)
+    else:
+        require_files(store, Dataset.open(f"{store.uri}/", version=version.hash))
 
 
 def tidy_up(store: Store) -> None:

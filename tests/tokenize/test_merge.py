@@ -56,6 +56,16 @@ def test_the_documents_of_all_stand_one_dataset_behind_the_other_under_new_names
     assert verify(str(out)).ok
 
 
+def test_a_merge_is_found_complete_also_where_the_dataset_has_grown_since(
+    parts: list[str], tmp_path: Path
+) -> None:
+    manifest, _ = merge(parts, str(tmp_path / "out"))
+    publish_small(tmp_path / "out", {"f": [1]}, onto=True)
+    before = file_hashes(tmp_path / "out")
+    assert merge(parts, str(tmp_path / "out")) == (manifest, True)
+    assert file_hashes(tmp_path / "out") == before
+
+
 def test_law_6_a_merge_that_dies_at_any_instant_is_continued_by_the_same_command(
     parts: list[str], tmp_path: Path
 ) -> None:
