@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.dataeng.dataset import Dataset
-from headrace.dataeng.lineage import read_lineage
 from headrace.dataeng.threads import map_ahead
 from headrace.errors import DamageError, UsageError
 from headrace.tokenize.publish import SOURCES, TOKENIZER
+from headrace.tokenize.rewrite import checked_lineage
 from headrace.tokenize.tokenizers import load
 
 _SURVEYED_SHARDS = 64
@@ -151,21 +151,23 @@ def document_by_id(dataset: Dataset, document_id: str) -> Document:
 
     wanted = pa.scalar(document_id, pa.string())
 
-    def look(shard: int) -> tuple[int, int]:
-        return shard, pc.index(_lineage(dataset, shard, ["document_id"])["document_id"], wanted).as_py()
+    def look(shard: int) -> tuple[int, int, bool]:
+        ids = _lineage(dataset, shard, ["document_id"])["document_id"]
+        return shard, pc.index(ids, wanted).as_py(), ids.null_count < len(ids)
 
     shards = range(dataset.shards.num_shards)
-    for shard, index in map_ahead(look, shards, threads=8, ahead=_SHARDS_AHEAD):
+    some_have_one = False
+    for shard, index, has_ids in map_ahead(look, shards, threads=8, ahead=_SHARDS_AHEAD):
         if index >= 0:
             return _Reader(dataset).document(shard, index)
-    column = dataset.manifest.config.get("id_column")
-    if column is None:
+        some_have_one |= has_ids
+    if not some_have_one:
         raise UsageError(
             "the documents of this dataset have no ids, since it was tokenized without --id-column; name one by --number"
         )
-    raise UsageError(
-        f"no document has the id {document_id!r}; the ids are the values of the column {column!r}"
-    )
+    column = dataset.manifest.config.get("id_column")
+    told = "" if column is None else f"; the ids are the values of the column {column!r}"
+    raise UsageError(f"no document has the id {document_id!r}{told}")
 
 
 def _place(dataset: Dataset, number: int) -> tuple[int, int]:
@@ -176,8 +178,7 @@ def _place(dataset: Dataset, number: int) -> tuple[int, int]:
 
 
 def _lineage(dataset: Dataset, shard: int, columns: list[str] | None = None) -> Any:
-    name = dataset.shards.row(shard).lineage
-    return read_lineage(dataset.store.read(name), dataset.store.describe(name), columns)
+    return checked_lineage(dataset, dataset.shards.row(shard), columns)
 
 
 class _Reader:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,8 +46,26 @@ def test_what_does_not_exist_is_refused(finished: Path) -> None:
     for number in (-1, dataset.manifest.counts.documents):
         with pytest.raises(UsageError, match="the dataset has 0 to"):
             document_by_number(dataset, number)
-    with pytest.raises(UsageError, match="no document has the id 'nobody'"):
+    with pytest.raises(UsageError, match="no document has the id 'nobody'; the ids are the values of"):
         document_by_id(dataset, "nobody")
+    # Files that are documents have ids without a column, and so have merged datasets whose columns differ.
+    files = replace(
+        dataset, manifest=replace(dataset.manifest, config={"documents": "files", "id_column": None})
+    )
+    with pytest.raises(UsageError, match=r"no document has the id 'nobody'$"):
+        document_by_id(files, "nobody")
+
+
+def test_lineage_that_is_not_what_was_published_is_damage(finished: Path, tmp_path: Path) -> None:
+    dataset = Dataset.open(shutil.copytree(finished, tmp_path / "dataset"))
+    row = dataset.shards.row(0)
+    path = dataset.store.local_path(row.lineage)
+    path.write_bytes(dataset.store.read(dataset.shards.row(1).lineage))
+    with pytest.raises(DamageError, match=f"{row.lineage}: SHA-256"):
+        document_by_number(dataset, 0)
+    path.unlink()
+    with pytest.raises(DamageError, match=f"{row.lineage} is missing"):
+        lengths(dataset)
 
 
 def test_every_document_is_in_the_histogram_once(finished: Path) -> None:
