@@ -80,7 +80,7 @@ def _run(module: ModuleType, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except HeadraceError as error:
-        print(f"headrace: {error}", file=sys.stderr)
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -92,5 +92,12 @@ def _run(module: ModuleType, args: argparse.Namespace) -> int:
     except (
         OSError
     ) as error:  # no space, no permission, a directory where a file should be: the system says it best
-        print(f"headrace: {error}", file=sys.stderr)
+        _tell(error)
         return HeadraceError.exit_code
+
+
+def _tell(error: Exception) -> None:
+    """Names of files are in it, and what a user's code says of a document."""
+    from headrace.dataeng.printable import printable
+
+    print(f"headrace: {printable(str(error), lines=True)}", file=sys.stderr)

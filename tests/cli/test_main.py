@@ -62,6 +62,13 @@ def test_a_deliberate_error_is_one_message_and_its_exit_code(
     assert capsys.readouterr().err == "headrace: no\n"
 
 
+def test_an_error_cannot_do_anything_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "not\x1b[2J\u202ethere"]) == 2
+    told = capsys.readouterr().err
+    assert r"not\x1b[2J\u202ethere/manifest.json does not exist" in told
+    assert "\x1b" not in told
+
+
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
