@@ -32,6 +32,7 @@ _SAMPLE_CHARACTERS: Final = 1 << 15  # of a sampled document
 # file. Otherwise a corpus of very many files would be encoded by the definition for the most part.
 _FIRST_SHARE: Final = 256
 _FIRST_CHARACTERS: Final = (64, 1 << 11)  # at least and at most
+_MOST_IDS: Final = 1 << 22  # with names for holes: a file of a few bytes may have the id 2^32 - 1
 _WHITE: Final = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
 
 
@@ -207,9 +208,12 @@ def _without_holes(data: bytes) -> str | None:
     """
     value = json.loads(data)
     vocabulary = value.get("model", {}).get("vocab")
-    if not isinstance(vocabulary, dict) or len(vocabulary) == max(vocabulary.values(), default=-1) + 1:
+    if not isinstance(vocabulary, dict):
         return None
-    missing = set(range(max(vocabulary.values()))) - set(vocabulary.values())
+    largest = max(vocabulary.values(), default=-1)
+    if len(vocabulary) == largest + 1 or largest >= _MOST_IDS:
+        return None
+    missing = set(range(largest)) - set(vocabulary.values())
     vocabulary |= {f"\ufdd0\U0010ffff\ufdd1{number}": number for number in missing}
     return json.dumps(value, ensure_ascii=False)
 

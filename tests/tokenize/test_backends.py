@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from headrace.tokenize.backends import (
     differences,
     fast_backend,
     has_long_run,
+    load_fast,
 )
 from headrace.tokenize.tokenizers import load
 from tests.tokenize.jobs import ODDITIES
@@ -170,6 +172,19 @@ def test_a_vocabulary_with_holes_is_supported(tokenizer_file: Path) -> None:
     assert isinstance(found, Fast), found
     texts = [text for text in ODDITIES if text]
     assert lists(found.encode(texts)) == lists(reference.encode(texts))
+
+
+@needs_fastokens
+def test_a_vocabulary_of_two_tokens_with_a_huge_id_is_not_filled_up(tokenizer_file: Path) -> None:
+    value = json.loads(tokenizer_file.read_text())
+    value["model"] |= {"vocab": {"a": 0, "b": 2**32 - 2}, "merges": []}
+    tracemalloc.start()
+    try:
+        found = load_fast(json.dumps(value).encode())
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, Refused)
 
 
 def test_without_the_package_it_is_refused_and_says_what_to_install(
