@@ -70,11 +70,6 @@ def open_raw(uri: str, file: int, borders: Borders | None, dtype: str | None) ->
     return _flat(run, "raw", file, size, _required(borders, where))
 
 
-def is_llmc(head: bytes) -> bool:
-    """Whether a file that begins with these bytes has llm.c's header."""
-    return _llmc(head)[0] is not None
-
-
 def _llmc(head: bytes) -> tuple[str | None, int]:
     if len(head) < _LLMC_HEADER:
         return None, 0
