@@ -30,6 +30,7 @@ _LISTING_S: Final = 600.0
 _SLOWEST: Final = 1 << 20  # bytes a second, of an upload
 _PAUSES_S: Final = (0.1, 0.3, 1.0, 2.0)  # between attempts; the last one again and again
 PROBE: Final = ".tmp-probe"  # whoever creates it removes it
+_PROBINGS: Final = 4  # the first that is not spoilt decides
 _PIECE_BYTES: Final = 8 << 20  # of one request
 _READINGS: Final = 10
 _UNUSABLE: Final = (TypeError, ValueError, AttributeError, ImportError, NotImplementedError)
@@ -166,7 +167,7 @@ class Remote:
 
         client, path = type(self.filesystem), f"{root}/{PROBE}"
         emulated = not client.async_impl and client.pipe_file is AbstractFileSystem.pipe_file
-        for _ in range(0 if emulated else 2):  # twice: another run may have cleaned up in between
+        for _ in range(0 if emulated else _PROBINGS):  # again: another run may have cleaned up in between
             # Where the first fails, a killed run has left it, or another is at it in this moment.
             mine = self.create(path, name, uuid.uuid4().bytes)
             try:

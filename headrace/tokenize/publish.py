@@ -106,7 +106,7 @@ def assemble(store: Store, job: Job, records: Sequence[UnitRecord], max_rejects:
     for record in records:
         rejects.update(record.rejects)
     _check_accounts(job, totals, rejects, records)
-    _check_budget(totals, rejects, records, max_rejects)
+    _check_budget(job, totals, rejects, records, max_rejects)
 
     table = ShardTable.from_rows(shard for record in records for shard in record.shards)
     sources = _source_table(job.sources, records)
@@ -211,7 +211,11 @@ def _check_accounts(
 
 
 def _check_budget(
-    totals: dict[str, int], rejects: Counter[str], records: Sequence[UnitRecord], max_rejects: float
+    job: Job,
+    totals: dict[str, int],
+    rejects: Counter[str],
+    records: Sequence[UnitRecord],
+    max_rejects: float,
 ) -> None:
     faults = num_faults(rejects)
     filtered = totals["rejected"] - faults
@@ -224,7 +228,13 @@ def _check_budget(
     examples = examples[:5]
     first = "\nThe first of them:" + "".join(f"\n  {example}" for example in examples) if examples else ""
     if not totals["documents"]:
-        raise BudgetError(f"no document is left, so nothing is published: {seen}{reasons}{first}")
+        # The journal of a change keeps any other out; that of a new dataset lies in a directory of its own.
+        given_up = (
+            "\nThe dataset is as it was. Before another change, give this one up: `headrace versions --abandon`"
+            if job.parent is not None
+            else ""
+        )
+        raise BudgetError(f"no document is left, so nothing is published: {seen}{reasons}{first}{given_up}")
     share = faults / totals["rows"]
     if share > max_rejects:  # a quotient, as `_enough` gives one: 0.29 * 100 is less than 29
         raise BudgetError(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.dataeng import remote
-from headrace.dataeng.remote import Remote
+from headrace.dataeng.remote import PROBE, Remote
 from headrace.dataeng.sources.location import open_input
 from headrace.dataeng.storage import Store, redact, write_whole
 from headrace.errors import InputError, UsageError
@@ -185,3 +185,23 @@ def test_missing_credentials_are_not_told_as_an_answer_of_the_store(monkeypatch:
 def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(InputError, match="no file system"):
         Store("gopher://x").read("y")
+
+
+def test_other_runs_that_clean_up_during_the_probe_do_not_make_a_store_seem_unconditional(
+    s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = Remote.create
+    probes: list[str] = []
+
+    def create_and_be_cleaned(remote: Remote, path: str, name: str, data: bytes) -> bool:
+        done = created(remote, path, name, data)
+        if path.endswith(PROBE) and len(probes) < 6:  # three probings of two creations
+            probes.append(path)
+            remote.remove(path, name)
+        return done
+
+    monkeypatch.setattr(Remote, "create", create_and_be_cleaned)
+    store = Store(f"{s3_bucket}/root")
+    assert store.create("f", b"x")
+    assert len(probes) == 6
+    assert [name for name in store.list() if PROBE in name] == []

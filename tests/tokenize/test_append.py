@@ -16,7 +16,7 @@ from headrace.dataeng.dataset import Dataset
 from headrace.dataeng.loader import Loader
 from headrace.dataeng.plan import Plan
 from headrace.dataeng.source import PlanSource
-from headrace.tokenize.prune import OLD, prune, versions
+from headrace.tokenize.prune import OLD, abandon, prune, versions
 from headrace.tokenize.verify import verify
 from tests.tokenize.dying import KILLED
 from tests.tokenize.jobs import CommandLine, file_hashes, some_texts, write_parquet
@@ -137,6 +137,21 @@ def test_a_finished_append_and_the_first_job_are_found_complete_and_a_source_is_
     before = file_hashes(grown)
     assert "in the dataset already" in both.run(grown, code=2).stderr
     assert file_hashes(grown) == before
+
+
+def test_a_change_that_adds_no_document_says_how_to_give_it_up_and_another_can_follow(
+    finished: Path, more: Append, tmp_path: Path
+) -> None:
+    out = tmp_path / "dataset"
+    shutil.copytree(finished, out)
+    empty = tmp_path / "empty.parquet"
+    write_parquet(empty, [None, None])
+    nothing = Append(empty)
+    assert "headrace versions --abandon" in nothing.run(out, code=1).stderr
+    assert "is unfinished" in more.run(out, code=2).stderr
+    abandon(str(out))
+    assert file_hashes(out) == file_hashes(finished)
+    more.run(out)
 
 
 def test_a_job_whose_version_is_damaged_or_was_pruned_since_is_not_said_to_be_complete(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -121,8 +122,14 @@ def _expand(places: Sequence[str]) -> tuple[list[str], list[str]]:
             spelt = "" if seen[file] == uri else f", as {redact(seen[file])} before"
             problems.append(f"{redact(uri)}: given twice{spelt}; its documents would be repeated")
         seen.setdefault(file, uri)
-        if not is_utf8(os.fsencode(uri)):
+        name = os.fsencode(uri)
+        if not is_utf8(name):
             problems.append(f"{uri!a}: a name that is not UTF-8 cannot be recorded; rename the file")
+        elif name.decode() != uri:  # what is recorded would depend on the locale
+            problems.append(
+                f"{name.decode()!a}: the locale makes Python read file names as {sys.getfilesystemencoding()}, and "
+                "another name would be recorded than the file has; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+            )
     if problems:
         raise InputError(listed("cannot be used", problems))
     if not found:

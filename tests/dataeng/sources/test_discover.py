@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -248,3 +249,20 @@ def test_a_name_that_no_file_of_ours_could_hold_is_refused(tmp_path: Path) -> No
     for place in (path, str(tmp_path)):
         with pytest.raises(InputError, match=r"caf.udce9\.tfrecord': a name that is not UTF-8"):
             discover([place])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are Unicode in any locale")
+def test_a_locale_that_reads_names_otherwise_is_told_of_and_changes_no_name(tmp_path: Path) -> None:
+    parquet(tmp_path / "é.parquet", text=["x"])
+    look = "import sys; from headrace.dataeng.sources.discover import discover; discover(sys.argv[1:])"
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", look, str(tmp_path)],
+        env={**os.environ, **locale},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "InputError" in done.stderr
+    assert "read file names as ascii" in done.stderr
+    assert "PYTHONUTF8=1" in done.stderr
