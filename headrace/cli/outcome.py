@@ -86,7 +86,7 @@ def tell_repaired(repaired: Repaired, out: str, *, as_json: bool) -> int:
         print(f"repaired {name}")
     for name in repaired.left:
         print(
-            f"DAMAGED  {name}: not made by this command; repair it with the one that made it, or from a copy"
+            f"DAMAGED  {name}: not made by this command: repair it with the tokenization that made it, or restore it from a copy or from its parent version"
         )
     told = f"{len(repaired.files):,} files repaired" if repaired.files else "nothing to repair"
     print(

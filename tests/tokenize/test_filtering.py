@@ -146,6 +146,16 @@ def test_a_changed_hook_is_another_job(hooked: tuple[CommandLine, Path], tmp_pat
     assert "config.filters.hook_sha256: there " in refused.stderr
 
 
+def test_what_a_hook_prints_is_not_in_the_outcome(command: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text(
+        "def clean(texts):\n    print('look at me', flush=True)\n    return texts\n"
+    )
+    job = replace(command, options=(*command.options, "--hook", "chatty:clean"), directory=tmp_path)
+    done = job.run(tmp_path / "out", "--json")
+    assert json.loads(done.stdout)["counts"]["documents"]
+    assert "look at me" in done.stderr
+
+
 def test_a_hook_that_raises_stops_the_job_and_names_the_document(
     command: CommandLine, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ def main(connection: Connection, context: Context) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the executor had it from the start
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.dup2(2, 1)  # what a hook prints is for people; stdout is the outcome's, JSON perhaps
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # our own threads encode, as many as the job was given
     try:
         tools = Tools(context)
